@@ -1,8 +1,8 @@
-"""BERMo (Kodge and Roy, 2021): its settings at each profile, and its Specs.
+"""This module has the settings and Specs of BERMo (Kodge and Roy, 2021) at each profile.
 
 At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
 silent, those of the public code of movement pruning. The pages list how `toy` and `mini` differ
-(`data/published/bermo/deviations.toml`). Free of torch.
+(`data/published/bermo/deviations.toml`). The module is free of torch.
 """
 
 from dataclasses import replace
@@ -14,15 +14,18 @@ from lib.runs.spec import Spec, known
 from lib.train.options import Prune, Targets
 
 S = grids.settings("bermo")
-__getattr__ = S.__getattribute__  # bermo.SEEDS is the table SEEDS
+__getattr__ = S.__getattribute__  # So bermo.SEEDS is the table SEEDS.
 # The temperature of distillation during pruning is the public code's.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.deviations("bermo")
 
 
 def of(settings, profile, task, what):
-    """Return what a profile has for a task. Raises ValueError for a task that it has nothing
-    for."""
+    """Return what a profile has for a task, out of {profile: {task: value}}.
+
+    The task "" stands for every other task. Raises ValueError for a task without a value; what:
+    names the value in the message.
+    """
     there = settings[profile]
     if "" not in there:
         known(f"task with {what} at {profile}", task, there)
@@ -39,25 +42,30 @@ def described(profile, task):
 
 
 def common(profile, task, model, **args):
-    """Return arguments of every run on a task: its rows, how it is cut, the model's mix, and
-    these."""
+    """Return arguments of every run on a task.
+
+    They are its rows, the settings of spans, the model's mix of layers, and `args`.
+    """
     known("model", model, S.MODELS)
     own = {"margin": S.DIVERGED, "mix": S.MIX[profile] if model == "BERMo" else None}
     return grids.common(profile, task, described(profile, task), **own, **args)
 
 
 def trained(settings, profile, task, **changes):
-    """Return settings of training on a task; a change that is 0 or None is none."""
+    """Return the settings of training on a task.
+
+    changes: fields with other values; a value that is 0 or None changes nothing.
+    """
     long = S.LONG[profile] if grids.span(profile, task) else {}
     return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
 
 
 def dense(profile, task, model="BERT", norm=None, probe=False, lower_case=None, lr=0.0, mix_lr=0.0):
-    """Return the Spec of an un-pruned model.
+    """Return the Spec of an unpruned model.
 
-    norm: another reading of the mix. probe: encoder and embeddings keep their weights. lower_case:
-    False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates of the
-    weights and of the mix; 0 is the profile's.
+    norm: another reading of the mix. probe: whether encoder and embeddings keep their weights.
+    lower_case: False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates
+    of the weights and of the mix; 0 means the profile's.
     """
     train = trained(S.DENSE, profile, task, lr=lr or S.HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
@@ -83,10 +91,10 @@ def settings(
 ):
     """Return (Train, Prune) of a pruned model.
 
-    epochs, share, weight, lr: other than the profile's. share: of the
-    weights that is kept; a penalty is steered to it. weight: lambda of a penalty. Where the
-    warm-ups do not fit the epochs, the threshold falls by one jump, as in the public code. Raises
-    ValueError for what cannot be.
+    epochs, share, weight, lr: values other than the profile's. share: the share of the weights that
+    is kept; a penalty is steered to it. weight: lambda of a penalty. Where the warm-ups do not fit
+    the epochs, the threshold falls by one jump, as in the public code. Raises ValueError for an
+    impossible setting.
     """
     known("pruning method", method, S.METHODS)
     if share is not None and not 0 < share <= 1:
@@ -104,7 +112,7 @@ def settings(
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = of(S.WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
-    if not S.EXAMPLES[profile] and w * (first + last) >= steps:  # few rows have short ones
+    if not S.EXAMPLES[profile] and w * (first + last) >= steps:  # Few rows have short warm-ups.
         w = steps // (first + last + 1)
     told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in S.PENALTIES:
@@ -118,8 +126,11 @@ def settings(
 
 
 def pruned(profile, task, model="BERT", method="Movement", epochs=0, alpha=0.0, **more):
-    """Return the Spec of a pruned model. alpha: the share of the loss that the dense BERT of the
-    task teaches; more: of `settings`."""
+    """Return the Spec of a pruned model.
+
+    alpha: the share of the loss that the dense BERT of the task teaches. more: arguments of
+    `settings`.
+    """
     train, prune = settings(profile, task, model, method, epochs, **more)
     told = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
     told = common(profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **told)

@@ -1,8 +1,9 @@
-"""EfficientBERT (Dong et al., Findings of EMNLP 2021): networks, settings, Specs and tables.
+"""This module has EfficientBERT's networks, settings, Specs and tables.
 
-The settings of `paper` are the printed ones (section 4.3). Where the paper is silent they are those
-of the public code. `toy` and `mini` have values of their own; each was chosen once, before the
-first recorded run. Searches and claims have modules of their own. Free of torch.
+The paper is Dong et al., Findings of EMNLP 2021. The settings of `paper` are the printed ones
+(section 4.3). Where the paper is silent they are those of the public code. `toy` and `mini` have
+values of their own; each was chosen once, before the first recorded run. Searches and claims have
+modules of their own. The module is free of torch.
 """
 
 import re
@@ -21,23 +22,24 @@ from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 from lib.train.options import Shared
 
 S = grids.settings("efficientbert")
-__getattr__ = S.__getattribute__  # efficientbert.SEEDS is the table SEEDS
+__getattr__ = S.__getattribute__  # So efficientbert.SEEDS is the table SEEDS.
 
 # ---- PUBLISHED NETWORKS
 
-TEACHER_ROW, PLUS = "BERT_BASE (Teacher)", "EfficientBERT+"  # rows of Table 2
+TEACHER_ROW, PLUS = "BERT_BASE (Teacher)", "EfficientBERT+"  # These are rows of Table 2.
 COLD = "EfficientBERT w/o Warm-up KD"
-# "EfficientBERT++" as the public code configures it, and as the public code counts it.
+# The public code configures "EfficientBERT++" in one way and counts it in another.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Stands for MobileBERT_TINY: 24 thin layers of two networks each and as many parameters, without
-# bottlenecks, with the teacher's number of heads.
+# This network stands for MobileBERT_TINY. It has 24 thin layers of two networks each and as many
+# parameters, no bottlenecks, and the teacher's number of heads.
 THIN = "MobileBERT_TINY shape"
 
 
 def _networks():
-    """Return {name: Net} of architectures.csv, and of the plain BERTs of parameter_counts.csv.
+    """Return {name: Net} of architectures.csv and parameter_counts.csv.
 
-    Formulas are those of the public code, because the paper prints them only as a picture.
+    The second file has plain BERTs. Formulas are those of the public code, because the paper prints
+    them only as a picture.
     """
     nets = {}
     searched = published.lines("efficientbert", "architectures")
@@ -60,7 +62,8 @@ def _networks():
 
 
 NETS, HEADS = _networks(), 12
-DEV_COLUMNS = tuple(column for column in S.COLUMNS if column.split == "dev")  # Table 3
+# Table 3 has these columns.
+DEV_COLUMNS = tuple(column for column in S.COLUMNS if column.split == "dev")
 DEVIATIONS = published.deviations("efficientbert")
 
 
@@ -73,10 +76,10 @@ together = partial(grids.tasks, own=S.MULTITASK)
 
 
 def network(name):
-    """Return the published network of a table's row; a formula names the base network that has it.
+    """Return the published network of a table's row, or the base network with a formula.
 
-    So a formula of a reader's own stands wherever a row may. Raises ValueError naming the nearest
-    row, and FormulaError that names the fault.
+    So a formula that a reader writes can stand wherever a row may. Raises ValueError naming the
+    nearest row, and FormulaError that names the fault.
     """
     if "W2" in name:
         base = NETS["Base Model"]
@@ -86,10 +89,10 @@ def network(name):
 
 
 def scaled(name, profile):
-    """Return a published network at the widths and depth of a profile; at `paper` the network
-    itself.
+    """Return a published network at the widths and depth of a profile.
 
-    Its depth is the largest one, up to the scaled depth, whose layers match those of the teacher.
+    At `paper` it is the network itself. Its depth is the largest one, up to the scaled depth, whose
+    layers match those of the teacher.
     """
     net, sizes = network(name), S.SIZES.get(profile)
     if sizes is None:
@@ -106,14 +109,13 @@ def scaled(name, profile):
 
 
 def tables(profile):
-    """Return the widths of a profile's backbone that `lib.search.net.parameters` needs beside a
-    Net."""
+    """Return the widths of a profile's backbone, as `lib.search.net.parameters` takes them."""
     of = shape(profile)
     return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=of.types)
 
 
 def window(profile):
-    """Return least and most parameters of a candidate, counted with the projection."""
+    """Return the least and most parameters of a candidate, counted with the projection."""
     if profile in S.LIMITS:
         return S.LIMITS[profile]
     whole = scaled("Supernet", profile)
@@ -128,19 +130,23 @@ def window(profile):
 # ---- TEXT
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
-WIKI = ", Wiki"  # how Table 5 marks a network that has read ENCYCLOPEDIA alone
+WIKI = ", Wiki"  # Table 5 marks a network so that has read ENCYCLOPEDIA alone.
 
 
 def corpus(profile, count=None, name=TEXT):
-    """Return the descriptor of the text for pre-training; count: of so many documents, else the
-    profile's."""
+    """Return the descriptor of the text for pre-training.
+
+    count: the number of documents, by default the profile's.
+    """
     count = count or S.DOCUMENTS.get(profile)
     return {"sentences": count, "seed": 1} if profile == "toy" else texts.describe(name, count)
 
 
 def brief_text(profile):
-    """Return the descriptor of the text that a candidate reads before its task, at profiles of
-    BRIEF."""
+    """Return the descriptor of the text that a candidate reads before its task.
+
+    Only the profiles in BRIEF have one.
+    """
     return corpus(profile, S.BRIEF[profile], ENCYCLOPEDIA)
 
 
@@ -153,8 +159,8 @@ def _once(step, profile, net, inputs, **args):
 def pretrained(profile, net, start=None, text=None, train=None, shared=None):
     """Return the Spec of a network that is distilled on text from the whole backbone.
 
-    start: the run that it inherits weights from. shared: how a supernet is trained one part in each
-    step. text, train: others than the profile's.
+    start: the run that it inherits weights from. shared: how a supernet is trained, one part in
+    each step. text, train: text and settings other than the profile's.
     """
     inputs = {"teacher": backbone(profile), "start": start}
     args = {"corpus": text or corpus(profile), "train": train or S.PRETRAIN[profile]}
@@ -203,8 +209,8 @@ def teacher(profile, task):
 def finetuning(settings, profile, task):
     """Return the Train of a task, out of {profile: Train}.
 
-    Some tasks choose the best model by two metrics, and some have settings of their own; at `paper`
-    their teachers have not.
+    Some tasks choose the best model by two metrics, and some have other settings; at `paper` their
+    teachers have not.
     """
     train = settings[profile]
     if train.select == "best":
@@ -218,8 +224,9 @@ def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gam
     """Return the Spec of a network that is distilled on a task from its fine-tuned teacher.
 
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
-    of several tasks hands on. train, rows: settings and data other than those of the tables.
-    gamma: weight of the prediction loss (equation 4). changes: of `train`, each where it is not 0.
+    of several tasks hands on. train, rows: settings and data other than those of the tables. gamma:
+    weight of the prediction loss (equation 4). changes: fields of `train` with other values; 0
+    changes nothing.
     """
     changes = {name: value for name, value in changes.items() if value}
     train = replace(train or finetuning(S.FINETUNE, profile, task), **changes)
@@ -230,18 +237,18 @@ def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gam
 
 
 def student(profile, task, model, text=TEXT, **tuning):
-    """Return the Spec of a row of the paper's tables on a task: the teacher, or a published
-    network, which has read a text.
+    """Return the Spec of a row of the paper's tables on a task.
 
-    "+" takes encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
-    at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
+    The row is the teacher, or a published network that has read a text. "+" takes encoder, pooler
+    and classifier from the supernet of several tasks, and is fine-tuned at once. The others are
+    pre-trained first. tuning: gamma and changes as in `tuned`.
     """
     if model == TEACHER_ROW:
         return teacher(profile, task)
     net = scaled(model, profile)
     if model != PLUS:
         return tuned(profile, task, net, prepared(profile, model, text), **tuning)
-    head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
+    head = "QNLI" if task == "WNLI" else task  # As coded, WNLI is not learned with the others.
     own = head if head in together(profile) else None
     return tuned(profile, task, net, several(profile), own, **tuning)
 
@@ -257,8 +264,10 @@ def shared(profile):
 
 
 def unjudged(profile, task, count, held_out):
-    """Return the descriptor of so many rows of a task, and of held-out rows that score candidates;
-    at `paper` in the order of the file."""
+    """Return the descriptor of rows of a task, and of held-out rows that score candidates.
+
+    count, held_out: how many rows there are of each. At `paper` they are in the order of the file.
+    """
     return grids.described(profile, task, count, held_out, False, in_order=profile == "paper")
 
 
@@ -287,8 +296,8 @@ def several(profile):
 def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
     """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
 
-    warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
-    train, rows: settings and data other than those. tuning: as in `student`.
+    warm: whether it inherits from the supernet. At `paper` it first reads some text, and its rows
+    are PART. train, rows: other settings and data. tuning: as in `student`.
     """
     task, start = proxy(profile), searching(profile) if warm else None
     if profile in S.BRIEF:
@@ -301,17 +310,19 @@ def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
 
 # ---- ROWS AND TABLES
 
-CLAIMED = 128  # batch of claim E5 (Table 2)
+CLAIMED = 128  # Claim E5 has this batch (Table 2).
 TURNS = {"toy": {1: 30}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIMED: 100}}
 
 
-tasks = partial(grids.tasks, own=S.TASKS)  # those of Tables 2 and 5 are PAIRED
-seeds = partial(grids.seeds, own=S.SEEDS)  # and HEADLINES
+tasks = partial(grids.tasks, own=S.TASKS)  # Tables 2 and 5 take the tasks PAIRED.
+seeds = partial(grids.seeds, own=S.SEEDS)  # Tables 2 and 5 take the seeds HEADLINES.
 
 
 def printed(table):
-    """Return a published table as `lib.papers.published.rows` gives it, without citations in the
-    names."""
+    """Return a published table as `lib.papers.published.rows` does.
+
+    The names have no citations.
+    """
     return published.rows(
         "efficientbert", table, "Model", rename=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name)
     )
@@ -320,7 +331,8 @@ def printed(table):
 def table(printed, runs, networks=(), columns=S.COLUMNS):
     """Return a table of the paper with our scores and parameters beside it, as a DataFrame.
 
-    printed: as `printed` gives it. runs: lib.page.tables.Runs. networks: rows that it lacks.
+    printed: what `printed` returned. runs: a lib.page.tables.Runs. networks: rows that the printed
+    table lacks.
     """
     parts = [printed, dict.fromkeys(networks, {})]
     for source, frame, at in runs.frames:
@@ -331,10 +343,10 @@ def table(printed, runs, networks=(), columns=S.COLUMNS):
 
 
 def latency(batch, runs, names=S.TIMED[1:], length=128):
-    """Return the Spec of the passes of Figure 1: networks at full size with random weights, beside
-    BERT-base.
+    """Return the Spec of the timings of Figure 1.
 
-    length: of the sequences, in tokens.
+    Networks at full size with random weights are timed beside BERT-base. length: tokens of a
+    sequence.
     """
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": network(name).to_json()} for name in names}

@@ -1,8 +1,8 @@
-"""EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of Figure 3.
+"""This module has EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of Figure 3.
 
 A chain of three searches hands its winners on inside the Specs. `Output("before", "net")` is the
 network that the search before found. `Output("search", "supernet")` is that network with all stacks
-and the full width: the last stage trains it as a supernet. Free of torch.
+and the full width: the last stage trains it as a supernet. The module is free of torch.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from lib.train.options import Search
 
 SINGLE, LAST = "single", "stage3"
 S = efficientbert.S
-__getattr__ = S.__getattribute__  # efficientbert_search.BUDGET is the table BUDGET
+__getattr__ = S.__getattribute__  # So efficientbert_search.BUDGET is the table BUDGET.
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
@@ -28,9 +28,10 @@ def space(profile, stage):
 
 
 def sampler(profile, stage, method="", budget=1):
-    """Return how a stage proposes candidates; without a method, in the profile's own way.
+    """Return how a stage proposes candidates; without a method, in the profile's way.
 
-    budget: how many times the profile's evaluations. Raises ValueError naming the nearest method.
+    budget: a multiple of the profile's number of evaluations. Raises ValueError naming the nearest
+    method.
     """
     method = method or S.METHOD[profile]
     known("search method", method, S.METHODS)
@@ -41,8 +42,10 @@ def sampler(profile, stage, method="", budget=1):
 
 
 def rows(profile, count, held_out):
-    """Return the descriptor of so many rows of the proxy task, and of held-out rows that score
-    candidates."""
+    """Return the descriptor of rows of the proxy task, and of held-out rows that score candidates.
+
+    count, held_out: how many rows there are of each.
+    """
     return efficientbert.unjudged(profile, efficientbert.proxy(profile), count, held_out)
 
 
@@ -54,11 +57,10 @@ def base(profile):
 
 
 def searched(profile, stage, method="", budget=1):
-    """Return the Spec of a stage after those before it; "single" searches the space of stage 1 to
-    the end.
+    """Return the Spec of a stage after those before it.
 
-    Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
-    Raises ValueError naming the nearest stage.
+    "single" searches the space of stage 1 to the end. Stage 3 scores parts of a supernet and trains
+    none of them. method, budget: as in `sampler`. Raises ValueError naming the nearest stage.
     """
     known("search stage", stage, S.BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
@@ -90,8 +92,11 @@ def searched(profile, stage, method="", budget=1):
 
 
 def several(profile, search):
-    """Return the Spec of stage 3's supernet, with the formulas that a search ended on: that of
-    `lib.papers.efficientbert`, made anew for each seed of the search. None keeps that one."""
+    """Return the Spec of stage 3's supernet, with the formulas that a search ended on.
+
+    It is the Spec of `lib.papers.efficientbert`, made anew for each seed of the search. Where
+    search is None, it is that Spec itself.
+    """
     spec = efficientbert.several(profile)
     if not search:
         return spec
@@ -100,8 +105,7 @@ def several(profile, search):
 
 
 def after(spec, search, inputs=(), output="net", **args):
-    """Return the Spec with the network and the seed of a search, and with other inputs and
-    arguments."""
+    """Return a Spec with the network and the seed of a search, and other inputs and arguments."""
     told = spec.args | {"net": Output("search", output)} | args
     return Spec(spec.step, told, spec.inputs | dict(inputs) | {"search": search})
 
@@ -110,8 +114,10 @@ def after(spec, search, inputs=(), output="net", **args):
 
 
 def retrained(profile, task, search, **tuning):
-    """Return the Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables
-    are."""
+    """Return the Spec of a search's winner, trained as the rows of the tables are.
+
+    It is pre-trained and then fine-tuned.
+    """
     start = after(efficientbert.prepared(profile, "EfficientBERT"), search)
     return after(efficientbert.tuned(profile, task, base(profile), start, **tuning), search)
 
@@ -133,8 +139,10 @@ def final(profile, task, net=None, search=None):
 
 
 def brief(profile, net, **tuning):
-    """Return the Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out
-    rows."""
+    """Return the Spec of a candidate as stages 1 and 2 train it.
+
+    Its score is that of the held-out rows.
+    """
     told = {"train": S.BRIEFLY[profile], "rows": rows(profile, *S.PART[profile])}
     return efficientbert.candidate(profile, net, **told | tuning)
 
@@ -144,7 +152,7 @@ def brief(profile, net, **tuning):
 
 @cache
 def candidates(profile, count=0):
-    """Return different networks of stage 1, drawn without guidance: always the same ones."""
+    """Return different networks of stage 1, drawn without guidance: always the same networks."""
     where = spaces.from_json(
         space(profile, "stage1")
         | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}

@@ -1,10 +1,11 @@
-"""The frontier: every method on one axis, with one teacher, and the same rows, epochs and seeds.
+"""This module has the frontier: every method on one axis.
 
-None of the four papers compares itself with another one. A point is a method at a budget, a share
-m/12 of the whole model's FLOPs. Students of the teacher have two stages, as GhostBERT's: they match
-its states, then learn the labels. Methods that train in another way have as many epochs. Beside the
-papers' methods stand controls that the papers lack, and combinations that they call orthogonal and
-never tried. Free of torch.
+All methods have one teacher, and the same rows, epochs and seeds. None of the four papers compares
+itself with another one. A point is a method at a budget, a share m/12 of the whole model's FLOPs.
+Students of the teacher have two stages, as GhostBERT's: they match its states, then learn the
+labels. Methods that train in another way have as many epochs. Beside the papers' methods stand
+controls that the papers lack, and combinations that they call orthogonal and never tried. The
+module is free of torch.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from lib.train.options import Targets
 
 HEADS = 12
 S = grids.settings("frontier")
-__getattr__ = S.__getattribute__  # frontier.SEEDS is the table SEEDS
+__getattr__ = S.__getattribute__  # So frontier.SEEDS is the table SEEDS.
 
 tasks = partial(grids.tasks, own=S.TASKS)
 seeds = partial(grids.seeds, own=S.SEEDS)
@@ -34,8 +35,10 @@ seeds = partial(grids.seeds, own=S.SEEDS)
 
 
 def student(profile, task, *surgery, **inputs):
-    """Return the Spec of a student by GhostBERT's two stages, after these operations on the
-    teacher."""
+    """Return the Spec of a student by GhostBERT's two stages.
+
+    surgery: operations that make it out of the teacher. inputs: other inputs of the first stage.
+    """
     last = ghostbert.student(profile, task, HEADS)
     first = last.inputs["start"]
     told = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
@@ -43,7 +46,7 @@ def student(profile, task, *surgery, **inputs):
 
 
 def as_long(settings, profile):
-    """Return the Train with the epochs of both stages, for a method that has one."""
+    """Return the Train with the epochs of both stages, for a method that has one stage."""
     both = (ghostbert.DISTIL[profile], ghostbert.FINETUNE[profile])
     epochs = (grids.lengthened(profile, train).epochs for train in both)
     return replace(settings[profile], epochs=sum(epochs))
@@ -64,8 +67,10 @@ def drawn(profile, task, m):
 
 
 def network(profile, task, m, find=searched, added=False):
-    """Return the Spec of a student that keeps what a Spec of `find` finds. added: with ghosts on
-    it."""
+    """Return the Spec of a student that keeps what a search finds.
+
+    find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added to it.
+    """
     ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile))] * added
     found = find(profile, task, m)
     return student(profile, task, {"op": "keep"}, *ghost, search=found)
@@ -73,7 +78,9 @@ def network(profile, task, m, find=searched, added=False):
 
 def uniform(profile, task, m):
     """Return the Spec of a model of the same shape as `width`, cut in order and not by importance.
-    It learns from the teacher's logits alone."""
+
+    It learns from the teacher's logits alone.
+    """
     own = grids.teacher(profile, task)
     cut = {"op": "cut", "heads": ghostbert.kept(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
@@ -84,8 +91,10 @@ def uniform(profile, task, m):
 
 
 def fine_pruned(profile, task, m, model):
-    """Return the Spec of a model that is pruned to m/12 of the encoder's weights while it is
-    fine-tuned."""
+    """Return the Spec of a model that is pruned while it is fine-tuned.
+
+    It keeps m/12 of the encoder's weights.
+    """
     epochs = as_long(ghostbert.FINETUNE, profile).epochs
     return bermo.pruned(profile, task, model, S.PRUNING, epochs, share=m / HEADS)
 
@@ -98,8 +107,10 @@ def mixed(profile, task, m):
 
 
 def warmed(profile, task, m):
-    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation: attention,
-    states and predictions in one loss, instead of two stages."""
+    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation.
+
+    Attention, states and predictions are in one loss, instead of two stages.
+    """
     start = ghostbert.untrained(profile, task, m, ghostbert.ghost(profile))
     train = as_long(ghostbert.FINETUNE, profile)
     told = grids.common(profile, task, train=train, warmup=efficientbert.TAUGHT[profile])
@@ -107,13 +118,13 @@ def warmed(profile, task, m):
 
 
 def net(profile, task, m, name):
-    """Return the Spec of a network of EfficientBERT's tables; m is of no use."""
+    """Return the Spec of a network of EfficientBERT's tables. It has one size, so m is not used."""
     made = efficientbert.student(profile, task, name)
     return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)})
 
 
 def quantised(profile, task, m, make):
-    """Return the Spec of a finished model in int8."""
+    """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its Spec."""
     model = make(profile, task, m)
     told = grids.common(profile, task, train=model.args["train"])
     return Spec("quantise", told, {"start": model})
@@ -124,14 +135,18 @@ def whole(profile, task, m):
 
 
 def distilled(profile, task, m):
-    """Return the Spec of the whole model by the two stages of the cut ones: width with nothing
-    cut."""
+    """Return the Spec of the whole model by the two stages of the cut models.
+
+    It is the method of width with nothing cut.
+    """
     return ghostbert.student(profile, task, HEADS)
 
 
 def listed(profile, task, m, name):
-    """Return the Spec of a student by a module of lib.methods. Its `scores`, where it has them,
-    rank on the rows that `width` is ranked on."""
+    """Return the Spec of a student by a module of lib.methods.
+
+    Where the module has `scores`, they rank on the rows that `width` is ranked on.
+    """
     method, inputs = module(name), {}
     if hasattr(method, "scores"):
         options = replace(ghostbert.IMPORTANCE[profile], cumulative=False, by=name)
@@ -147,15 +162,15 @@ def listed(profile, task, m, name):
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the frontier, with a point at each budget."""
+    """A Method is a method of the frontier, with a point at each budget."""
 
-    kind: str  # "whole", "paper", "control" or "combination"
-    make: Callable  # f(profile name, task, m) -> Spec
-    # what stays in each layer: "width", all of it ("all"), what a search finds ("found"), a
-    # network of EfficientBERT, or a module of lib.methods
+    kind: str  # It is "whole", "paper", "control" or "combination".
+    make: Callable  # It is f(profile name, task, m) -> Spec.
+    # Each layer keeps a "width", "all" of it, or what a search "found". Another name is that of a
+    # network of EfficientBERT, or of a module of lib.methods.
     keeps: str = "width"
     ghosts: bool = False
-    once: bool = False  # one point instead of one at each budget
+    once: bool = False  # The method has one point instead of one at each budget.
 
 
 def _network(name, kind="paper"):
@@ -166,7 +181,7 @@ def _pruned(model):
     return Method("paper", partial(fine_pruned, model=model), "all")
 
 
-TABLE = {  # in the order of the page's tables
+TABLE = {  # The page's tables have this order.
     "Whole": Method("whole", whole, "all", once=True),
     "Width": Method("paper", ghostbert.student),
     "GhostBERT": Method("paper", ghosts, ghosts=True),
@@ -188,14 +203,17 @@ TABLE = {  # in the order of the page's tables
 
 
 def budgets(profile, name, wanted=()):
-    """Return the budgets of a method, in twelfths: those that are wanted, or the profile's own,
-    which the encoder's heads can have and a search can reach; 0 alone for a method of one point."""
+    """Return the budgets of a method, in twelfths: the wanted ones, or the profile's.
+
+    Only those are returned that the encoder's heads can have and a search can reach. A method of
+    one point has 0 alone.
+    """
     method = TABLE[name]
     if method.once:
         return (0,)
     there = ghostbert.possible(profile, tuple(wanted) or S.BUDGETS[profile])
     if method.keeps == "found" and grids.asked(profile):
-        return []  # no search reads passages
+        return []  # No search reads passages.
     low = nas.least(profile) * HEADS if method.keeps == "found" else 0
     return [m for m in there if m > low]
 
@@ -204,10 +222,10 @@ def budgets(profile, name, wanted=()):
 
 
 def flops(profile, name, m, architecture=None):
-    """Return FLOPs of one forward pass of 128 tokens: matrix products and convolutions, with the
-    pooler.
+    """Return the FLOPs of one forward pass of 128 tokens.
 
-    architecture: what the search of a method that keeps what is found has found.
+    Counted are matrix products and convolutions, with the pooler. architecture: the architecture
+    that a search found, for methods that keep it.
     """
     base, method = shape(profile), TABLE[name]
     if method.keeps in efficientbert.NETS:
@@ -230,20 +248,22 @@ def label(model, m):
 
 
 def named(frame):
-    """Return the models of a collected grid, by method and budget, with `method` beside."""
+    """Return the models of a collected grid, by method and budget.
+
+    The method stands alone in the column `method`.
+    """
     frame = frame[frame["kind"] == "model"]
     names = map(label, frame["model"], frame["m"].astype(int))
     return frame.assign(method=frame["model"], model=list(names))
 
 
 def points(frame, profile):
-    """Return one line for each task and model that has a run: its scores, costs and difference.
+    """Return one line for each model and task of a collected grid, as a DataFrame.
 
-    frame: the collected grid of a page, of which rows of the kind "search" have the architectures.
-    `score` is in points, the mean over seeds on the judged rows, with its 95 % interval `low` to
-    `high`; with one seed it covers examples alone. `gap` is the difference to the model `beside`,
-    with its interval where there are three seeds: the narrowest plain model of at least its FLOPs
-    (`baseline`). `budget` is the width of that one, of 12. Costs are means over seeds.
+    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples; with one
+    seed it covers examples alone. `gap` is the difference to the model `beside`, with its interval
+    where there are three seeds. That model is the narrowest plain one of at least the FLOPs of this
+    one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
     """
     import pandas as pd
 
@@ -268,7 +288,10 @@ def points(frame, profile):
 
 
 def costs(profile, row, architecture):
-    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
+    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES.
+
+    architecture: as in `flops`.
+    """
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
     stored = [n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)]
@@ -277,16 +300,21 @@ def costs(profile, row, architecture):
 
 
 def baseline(lines, flops):
-    """Return the line of the narrowest model that is cut to a width and has at least so many FLOPs,
-    or the whole one, distilled alike; None where there is none."""
+    """Return the line of the narrowest plain model that has at least so many FLOPs.
+
+    Plain models are cut to a width, or are the whole one, distilled alike. It is None where no
+    model has so many.
+    """
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
     there = [line for line in both if S.SLACK * line["flops"] >= flops]
     return min(there, key=lambda line: line["flops"], default=None)
 
 
 def difference(frame, line, other, column):
-    """Return columns of a line of `points` on the difference to the plain model `other`, of one
-    task."""
+    """Return columns of a line of `points` on the difference to a plain model, of one task.
+
+    other: the line of that model, or None.
+    """
     told = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
     if other is None:
         return told
@@ -298,32 +326,37 @@ def difference(frame, line, other, column):
 
 
 def against_labels(column, run, seed):
-    """Return the Pair of a run and the labels: its difference is the score of the run less 100
-    points."""
+    """Return the Pair of a run and the labels.
+
+    Its difference is the score of the run less 100 points.
+    """
     labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
     labels = np.ones(len(said)) if column.metric in stats.MARKS else labels
     return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
 def front(table, axis):
-    """Return the models of a table of `points` that none of their cost or less beats, cheapest
-    first."""
+    """Return the models of a table of `points` that no model of at most their cost beats.
+
+    The cheapest stands first.
+    """
     ordered = table.sort_values([axis, "score"], ascending=[True, False])
     best = ordered["score"].cummax().shift(fill_value=-np.inf)
     return list(ordered["model"][ordered["score"] > best])
 
 
 def whole_cost(table, axis):
-    """Return the cost of the whole model in a table of `points`; None where it is not there."""
+    """Return the cost of the whole model in a table of `points`, or None if it is absent."""
     there = table.loc[table["method"] == "Whole", axis]
     return float(there.iloc[0]) if len(there) else None
 
 
 def recommended(table, axis, share):
-    """Return the line of `points` with the best score whose cost is at most a share of the whole
-    model's, and SLACK; of equal scores the cheapest. None where nothing is so cheap.
+    """Return the line of `points` with the best score under a cost limit.
 
-    Raises ValueError where the whole model has no run.
+    The limit is this share of the whole model's cost, and SLACK; of equal scores the cheapest
+    counts. It is None where nothing is so cheap. Raises ValueError where the whole model has no
+    run.
     """
     whole = whole_cost(table, axis)
     if whole is None:

@@ -1,10 +1,9 @@
-"""GhostBERT (Huang et al., ACL 2021): settings at each profile, Specs, the axes of its grids, and
-the cost columns of its tables.
+"""This module has GhostBERT's settings, Specs, axes of grids, and cost columns of tables.
 
-At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
-`toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
-each difference (`data/published/ghostbert/deviations.toml`).
-Free of torch.
+The paper is Huang et al., ACL 2021. At `paper` the settings are the printed ones (Appendix A.2,
+Table 8) wherever the paper prints one. `toy` and `mini` have settings of their own, chosen before
+their first recorded run. The pages list each difference
+(`data/published/ghostbert/deviations.toml`). The module is free of torch.
 """
 
 from dataclasses import replace
@@ -20,8 +19,8 @@ from lib.train.options import Distil, Ghost
 # ---- SETTINGS
 
 S = grids.settings("ghostbert")
-__getattr__ = S.__getattribute__  # ghostbert.SEEDS is the table SEEDS
-HEADS = 12  # a width is a whole number M of kept heads, of 12 (ELECTRA-small has 4)
+__getattr__ = S.__getattribute__  # So ghostbert.SEEDS is the table SEEDS.
+HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
 DEVIATIONS = published.deviations("ghostbert")
 
 tasks = partial(grids.tasks, own=S.TASKS)
@@ -33,7 +32,7 @@ swept_seeds = partial(grids.seeds, own=S.SWEPT_SEEDS)
 
 
 def five(profile, wanted=()):
-    """Return the tasks of the tables of five tasks, of those that `swept` has."""
+    """Return the tasks of the tables of five tasks, as far as `swept` has them."""
     return tasks(profile, wanted or [name for name in swept(profile) if name in S.FIVE])
 
 
@@ -43,9 +42,9 @@ def parts(family="bert"):
 
 
 def kept(profile, m, family="bert"):
-    """Return the heads of an encoder that a width of m parts keeps.
+    """Return the number of heads that an encoder keeps at a width of m parts.
 
-    Raises ValueError, naming those that work, where they are no whole number from 1 to all, and
+    Raises ValueError, naming the possible widths, where that is no whole number from 1 to all, and
     where neurons do not split as heads do.
     """
     whole, encoder = parts(family), shape(profile, family)
@@ -57,21 +56,25 @@ def kept(profile, m, family="bert"):
 
 
 def possible(profile, wanted):
-    """Return the widths, of some, that the heads of an encoder can have. Raises ValueError for
-    none."""
+    """Return those of the wanted widths that the heads of an encoder can have.
+
+    Raises ValueError where there is none.
+    """
     heads = shape(profile).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)
     return there or (kept(profile, wanted[0]),)
 
 
 def widths(profile, wanted=()):
-    """Return widths of the tables over widths, in twelfths; those that the heads cannot have are
-    left."""
+    """Return the widths of the tables over widths, in twelfths.
+
+    Those that the heads cannot have are left out.
+    """
     return possible(profile, tuple(wanted) or S.CUT[profile])
 
 
 def swept_widths(profile, wanted=()):
-    """Return widths of the tables that change one thing at a time."""
+    """Return the widths of the tables that change one thing at a time."""
     return possible(profile, tuple(wanted) or S.SWEPT_CUT[profile])
 
 
@@ -79,7 +82,7 @@ def swept_widths(profile, wanted=()):
 
 
 def ghost(profile, **changes):
-    """Return the paper's ghost module (section 2.1), or one that differs from it in some fields."""
+    """Return the paper's ghost module (section 2.1); changes: fields with other values."""
     return Ghost(**S.GHOST | {"mask": profile != "paper"} | changes)
 
 
@@ -105,8 +108,10 @@ def operation(profile, task, m, ghosts, family="bert"):
 
 
 def padded(train, tokens):
-    """Return the settings with every row padded to one number of tokens; 0 leaves them as they
-    are."""
+    """Return the settings with every row padded to one number of tokens.
+
+    0 leaves the settings as they are.
+    """
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
@@ -121,8 +126,10 @@ def finetuned(profile, task, start, tokens=0, targets=LABELS, taught_by=None):
 
 
 def distillation(profile, task, lr=0.0):
-    """Return settings of the distillation stage of a task; a learning rate of 0 is the
-    profile's."""
+    """Return the settings of the distillation stage of a task.
+
+    A learning rate of 0 means the profile's.
+    """
     train = S.DISTIL[profile]
     epochs = 1 if profile == "paper" and task in S.LONG else train.epochs
     return replace(train, epochs=epochs, lr=lr or train.lr)
@@ -131,19 +138,18 @@ def distillation(profile, task, lr=0.0):
 def student(
     profile, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
 ):
-    """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section
-    2.3).
+    """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned.
 
-    ghosts: its Ghost; None is the pruned baseline, made by the same procedure. augmented: whether
-    it is distilled on augmented rows; None is the profile's habit. targets: of the last stage. lr:
-    learning rate of the distillation; 0 is the profile's.
+    See section 2.3. ghosts: its Ghost; None is the pruned baseline, made by the same procedure.
+    augmented: whether it is distilled on augmented rows; None means what the profile does. targets:
+    targets of the last stage. lr: learning rate of the distillation; 0 means the profile's.
     """
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     train, tokens = distillation(profile, task, lr), ghosts.tokens if ghosts else 0
     if S.AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
     elif S.CACHED[profile] and not tokens and not grids.asked(profile):
-        read = distillation(profile, task)  # the states are the same at every learning rate
+        read = distillation(profile, task)  # States do not depend on the learning rate.
         kept = common(profile, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile != "paper")
@@ -153,8 +159,11 @@ def student(
 
 
 def named(profile, task, m, model, family="bert", **more):
-    """Return the Spec of a model by its name: "Plain" is fine-tuned alone, "Ghost" a student with
-    ghosts, "Prune" or "Distilled" a student without. more: of `student`."""
+    """Return the Spec of a model by its name.
+
+    "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, "Prune" or "Distilled" a student
+    without. more: arguments of `student`.
+    """
     if model == "Plain":
         return teacher(profile, task, family)
     module = ghost(profile) if model == "Ghost" else None
@@ -162,7 +171,7 @@ def named(profile, task, m, model, family="bert", **more):
 
 
 def untrained(profile, task, heads, ghosts, family="bert"):
-    """Return the Spec of a student as it begins: cut, with its ghosts as drawn."""
+    """Return the Spec of a student before training: cut, with its ghosts as drawn."""
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
@@ -171,7 +180,7 @@ def untrained(profile, task, heads, ghosts, family="bert"):
 
 
 def convolutions(profile):
-    """Return the rows of Table 5.
+    """Return {row of Table 5: fields of its Ghost}.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that
     one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
@@ -190,8 +199,10 @@ def convolutions(profile):
 
 
 def lines_of_table_1(widths):
-    """Return {name: (family, model, heads)} of the rows of Table 1 and of the control, in their
-    order."""
+    """Return {name: (family, model, heads)} of the rows of Table 1 and of the control.
+
+    They are in the order of the table.
+    """
     lines = {}
     for family, (name, ghosted) in S.NAMES.items():
         heads = parts(family)
@@ -202,14 +213,15 @@ def lines_of_table_1(widths):
     return lines
 
 
-# ---- COST COLUMNS, printed beside computed
+# ---- COST COLUMNS
 
 
 def costs(family, model, m):
     """Return (FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a network at
     `paper`.
 
-    model: "Ghost", or another one without ghosts. m: kept heads of 12. One sentence of 128 tokens.
+    model: "Ghost", or another one without ghosts. m: kept heads of 12. They are of one sentence of
+    128 tokens.
     """
     base, module = shape("paper", family), ghost("paper") if model == "Ghost" else None
     printed = cost.flops(base, heads=m, ghost=module, convention="ghostbert")
@@ -217,10 +229,10 @@ def costs(family, model, m):
 
 
 def cost_cells(unit, text, as_printed, true):
-    """Return three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule",
-    "true").
+    """Return three cells of a row: {(unit, "printed", "by its rule" or "true"): text}.
 
-    text: the printed cell. as_printed, true: counts, or None.
+    unit: "GFLOPs" or "M parameters". text: the printed cell. as_printed, true: counts by the
+    paper's rule and as PyTorch counts, or None.
     """
     shown = "–" if as_printed is None else cost.shown(as_printed, unit)
     exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
@@ -230,7 +242,7 @@ def cost_cells(unit, text, as_printed, true):
 def module_costs(modules, widths, printed):
     """Return rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
 
-    printed: a published table with its costs, indexed by ("1/12", label).
+    modules: {label: Ghost}. printed: a published table with its costs, indexed by ("1/12", label).
     """
     base, table = cost.SHAPES["bert-base"], {}
     for m, label in product(widths, modules):

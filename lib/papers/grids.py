@@ -1,6 +1,8 @@
-"""What the grids of all papers share: the three profiles, their rows, settings and encoders, tasks,
-seeds and fine-tuned teachers. A reader's own data and model may stand in the place of a profile's.
-Free of torch.
+"""This module has what the grids of all papers share.
+
+That are the three profiles, their rows, settings and encoders, tasks, seeds and fine-tuned
+teachers. A reader's own data and model may stand in the place of a profile's. The module is free of
+torch.
 
 An `Own` is the name of a profile. It finds the settings of that profile in every table, and says
 where rows and encoder come from instead. So no paper knows of it: `described` describes the rows,
@@ -27,11 +29,11 @@ from lib.train.options import Augment, Numerics, Targets, Train
 
 
 def settings(name):
-    """Return what runs are made of: the tables of a TOML file of this folder, as attributes.
+    """Return the tables of a TOML file of this folder, as attributes.
 
     A table below the name of an option (lib.train.options), such as [Train.TEACHER], holds such an
-    option for each profile: the fields of `all`, and its own. A Train has the fields of [TRAINING]
-    in grids.toml too, which the trainings of its scale share. COLUMNS are made Columns.
+    option for each profile: the fields of `all`, and its own. A Train also has the fields of
+    [TRAINING] in grids.toml, which the trainings of its scale share. COLUMNS are made Columns.
 
     >>> settings("ghostbert").DISTIL["paper"].epochs
     3
@@ -51,10 +53,10 @@ def settings(name):
 
 FOLDER = Path(__file__).parent
 S = settings("grids")
-__getattr__ = S.__getattribute__  # grids.ROWS is the table ROWS
+__getattr__ = S.__getattribute__  # So grids.ROWS is the table ROWS.
 
 
-DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
+DEVICE = os.environ.get("DEVICE", "")  # All runs have this device: "" is the CPU, "cuda" a GPU.
 
 # Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
@@ -62,12 +64,13 @@ PROFILES = {
     for name, told in S.PROFILES.items()
 }
 
-# Of a reader's own data and model.
+# ---- A READER'S DATA AND MODEL
 FAMILIES = ("bert", "roberta", "electra")
 OTHER = "take another model"
-LONGEST = 128  # tokens that the position table must have
-PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
-NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
+LONGEST = 128  # The position table must have at least so many tokens.
+PARAMETERS = ("profile", "data", "model")  # Notebooks and commands have these parameters.
+# A folder of a model needs one file of each of these lists.
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")
 
 
 def profile_of(name):
@@ -77,14 +80,16 @@ def profile_of(name):
 
 
 def checkpoint(name):
-    """Return the Spec of a published checkpoint; its seed is pinned, all replicates start from
-    it."""
+    """Return the Spec of a published checkpoint.
+
+    Its seed is pinned, because all replicates start from it.
+    """
     known("checkpoint", name, models.HUB)
     return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
 
 
 def families(name):
-    """Return the kinds of encoder that a profile has; a reader's own model is of one."""
+    """Return the kinds of encoder that a profile has. A reader's model is of one kind."""
     if folder := of(name, "model"):
         return (shape_of(folder).family,)
     return tuple(S.CHECKPOINTS.get(profile_of(name).name, ("bert",)))
@@ -93,8 +98,8 @@ def families(name):
 def backbone(name, family="bert"):
     """Return the Spec of the encoder that a profile's models of a kind start from.
 
-    A reader's own model stands for every kind. Raises ValueError for a kind that the profile does
-    not have.
+    A reader's model stands for every kind. Raises ValueError for a kind that the profile does not
+    have.
     """
     if folder := of(name, "model"):
         return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
@@ -103,7 +108,7 @@ def backbone(name, family="bert"):
 
 
 def started(profile, name):
-    """Return the Spec of a published checkpoint, or of the reader's own model in its place."""
+    """Return the Spec of a published checkpoint, or of the reader's model in its place."""
     return backbone(profile) if of(profile, "model") else checkpoint(name)
 
 
@@ -119,7 +124,7 @@ def untrained():
 
 
 def shape(name, family="bert"):
-    """Return the encoder of a profile and a kind as cost formulas see it."""
+    """Return the Shape of the encoder of a profile and a kind, as cost formulas take it."""
     if folder := of(name, "model"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
@@ -130,9 +135,10 @@ def shape(name, family="bert"):
 
 
 class Own(str):
-    """The name of a profile, with the reader's data, model, or both.
+    """An Own is the name of a profile, with the reader's data, model, or both.
 
-    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "".
+    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "". Raises
+    ValueError for data without a model at toy.
     """
 
     def __new__(cls, profile, data="", model=""):
@@ -149,11 +155,14 @@ class Own(str):
 
     @property
     def task(self):
-        """Return what tables call the reader's task; "" where the tasks are the profile's."""
+        """Return what tables call the reader's task, or "" where the tasks are the profile's."""
         return own.title(self.data) if self.data else ""
 
     def about(self):
-        """Return sentences for a page on what is the reader's; the first one is for captions."""
+        """Return sentences for a page on what is the reader's.
+
+        The first one is for captions.
+        """
         named = [f"data: {self.task}"] * bool(self.data)
         named += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(named)}."]
@@ -167,13 +176,16 @@ class Own(str):
 
 
 def named(profile, data="", model=""):
-    """Return the profile's name, an `Own` where data or model are given."""
+    """Return the profile's name, as an `Own` where data or model are given."""
     return Own(profile, data, model) if data or model else profile
 
 
 def meant(values):
-    """Return the profile's name that the parameters of a notebook mean; only those that take data
-    of a reader's own have a `model` that is a folder."""
+    """Return the profile's name that the parameters of a notebook mean.
+
+    values: {parameter: value}. A notebook without `data` may use `model` for something else, so its
+    profile alone counts.
+    """
     told = PARAMETERS if "data" in values else PARAMETERS[:1]
     return named(*(values.get(name, "") for name in told))
 
@@ -192,49 +204,53 @@ def words(profile):
 def rows(grid, profile, values):
     """Return the rows of a notebook's function `grid` at a profile.
 
-    Of the values of the notebook's parameters, it gets those that it takes.
+    values: values of the notebook's parameters. The function gets those that it takes.
     """
     axes = list(signature(grid).parameters)[1:]
     return grid(profile, **{name: values[name] for name in axes if name in values})
 
 
 def of(profile, what):
-    """Return the reader's `data`, `model` or `task` behind a profile's name; "" where it has
-    none."""
+    """Return the reader's `data`, `model` or `task` behind a profile's name, or "" without one."""
     return getattr(profile, what, "")
 
 
 def own_lines(profile):
-    """Return lines on what was read of the reader's own; none of a profile alone."""
+    """Return lines on what was read of the reader's data and model; none without them."""
     if not isinstance(profile, Own):
         return []
     return [*profile.about(), *[profile.data] * bool(profile.data)]
 
 
 def own_titles(profile):
-    """Return what the reader's data and model are called, each where there is one."""
+    """Return what the reader's data and model are called, as far as they are given."""
     model = of(profile, "model")
     return [name for name in (of(profile, "task"), model and Path(model).name) if name]
 
 
 def own_digests(profile):
-    """Return digests of the reader's data and model, "" where there is none."""
+    """Return the digests of the reader's data and model, each "" where it is not given."""
     name, model = (of(profile, what) for what in PARAMETERS[1:])
     return [name and data.digest_of("own", name), model and data.weights(model)]
 
 
 def own_rows(name, profile, wanted, held_out):
-    """Return (training rows or None for all, held-out rows) of a reader's task: what is wanted, or
-    as many as there are. A fifth of the training rows is held out at most."""
+    """Return (training rows or None for all, held-out rows) of a reader's task.
+
+    Each is what is wanted, or as many as there are. At most a fifth of the training rows is held
+    out.
+    """
     there, most = len(data.splits("own", name)["train"]), S.MOST[profile]
     held_out = min(held_out, there // 5)
     return min(wanted or most or there, most or there, there - held_out), held_out
 
 
 def folder(path):
-    """Return the full path of a reader's model. A path may be relative to the working folder or
-    to the project. Raises FileNotFoundError where a file of it is missing, ValueError as
-    `shape_of`."""
+    """Return the full path of a reader's model.
+
+    The path may be relative to the working folder or to the project. Raises FileNotFoundError where
+    a file of it is missing, and ValueError as `shape_of` does.
+    """
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
@@ -247,9 +263,11 @@ def folder(path):
 
 
 def shape_of(path):
-    """Return the Shape of a reader's model, from its config.json. Raises ValueError for what is no
-    BERT, RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
-    tables."""
+    """Return the Shape of a reader's model, from its config.json.
+
+    Raises ValueError for a model that is no BERT, RoBERTa or ELECTRA, for impossible sizes, for
+    heads that do not divide the hidden width, and for short position tables.
+    """
     body = lines.parsed(file := Path(path) / "config.json")
     family = body.get("model_type") if isinstance(body, dict) else None
     if family not in FAMILIES:
@@ -267,15 +285,16 @@ def shape_of(path):
 
 
 LABELS = Targets("hard")
-LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
+# Every training has these settings.
+LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def tasks(profile, wanted=(), *, own):
-    """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
+    """Return the tasks of a page: the wanted ones, or a profile's out of `own`.
 
-    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval. A reader's data are
-    one task, and stand for all. Raises ValueError, naming the nearest, for a profile that `own`
-    lacks and for another task.
+    own: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD, of
+    SentEval. A reader's data are one task, and stand for all. Raises ValueError, naming the
+    nearest, for a profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
     if mine := of(profile, "task"):
@@ -290,25 +309,30 @@ def tasks(profile, wanted=(), *, own):
 
 
 def seeds(profile, wanted=(), *, own):
-    """Return the seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
+    """Return the seeds of a page: the wanted ones, or a profile's out of `own`.
 
-    Raises ValueError, naming the nearest, for a profile that `own` lacks.
+    own: {profile: seeds}. Raises ValueError, naming the nearest, for a profile that it lacks.
     """
     known("profile", profile, own)
     return tuple(wanted) or tuple(own[profile])
 
 
 def picked(what, options, wanted=()):
-    """Return {label: value} of the wanted labels, or of all. Raises ValueError naming the nearest
-    label; what: that it names."""
+    """Return {label: value} of the wanted labels, or of all.
+
+    what: what a label names, for the message. Raises ValueError naming the nearest label.
+    """
     for name in wanted:
         known(what, name, options)
     return {name: options[name] for name in options if name in (wanted or options)}
 
 
 def source(profile, task):
-    """Return where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for
-    probing, SentEval. At mini a treebank stands in for SentEval."""
+    """Return where a task's rows come from.
+
+    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval. At mini a
+    treebank stands in for SentEval.
+    """
     own = profile_of(profile).source
     if own == "toy" or task in GLUE:
         return own
@@ -321,12 +345,11 @@ def dataset(profile, task):
 
 
 def described(profile, task, rows, held_out=0, judged=True, **more):
-    """Return the descriptor of so many training rows of a task, and of its unseen rows at a
-    profile.
+    """Return the descriptor of training rows of a task, and of its unseen rows at a profile.
 
-    The unseen rows are the same ones, however many the others are; there are none where nothing is
-    judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
-    there are, and none of them is unseen.
+    rows: the number of training rows. held_out: how many of these score candidates. judged: whether
+    unseen rows are added; they do not depend on the number of training rows. more: other arguments
+    of `lib.data.describe`. A reader's rows are as many as there are, and none of them is unseen.
     """
     if name := of(profile, "data"):
         own = own_rows(name, profile, rows, held_out)
@@ -336,8 +359,11 @@ def described(profile, task, rows, held_out=0, judged=True, **more):
 
 
 def common(profile, task, rows=None, /, spans=S.SPAN, **args):
-    """Return arguments of a step on a task: its rows, or the profile's own, the numerics, and
-    these. spans: how each profile cuts the passages of a task such as SQuAD."""
+    """Return arguments of a step on a task: its rows, the numerics, and `args`.
+
+    rows: a descriptor other than the profile's. spans: how each profile cuts the passages of a task
+    such as SQuAD.
+    """
     own = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
     own |= {"span": cut} if (cut := span(profile, task, spans)) else {}
     own |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
@@ -345,47 +371,53 @@ def common(profile, task, rows=None, /, spans=S.SPAN, **args):
 
 
 def asked(profile):
-    """Return how the passages of a reader's questions are cut; None of other tasks."""
+    """Return how the passages of a reader's questions are cut; None for other tasks."""
     name = of(profile, "data")
     return S.SPAN[profile] if name and data.task("own", name).span else None
 
 
 def lengthened(profile, train):
-    """Return the settings of a training. Of a reader's few rows it has so many epochs that it has
-    STEPS steps at least."""
+    """Return the settings of a training.
+
+    If a reader's rows are few, it has so many epochs that it has at least STEPS steps.
+    """
     name = of(profile, "data")
-    if not name or isinstance(train, dict):  # of a finished Spec
+    if not name or isinstance(train, dict):  # A dict is of a finished Spec.
         return train
     rows = own_rows(name, profile, None, S.HELD_OUT[profile])[0]
     return replace(train, epochs=max(train.epochs, ceil(S.STEPS * train.batch / rows)))
 
 
 def clock(runs, length, batch):
-    """Return arguments of step latency beside its models: turns, tokens and rows of a pass, one
-    thread."""
+    """Return arguments of step latency beside its models, for one thread.
+
+    runs: turns. length: tokens of a row. batch: rows of a pass.
+    """
     numerics = profile_of("toy").numerics
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
 def span(profile, task, spans=S.SPAN):
-    """Return how the passages of a task of spans are cut; None of other tasks."""
+    """Return how the passages of a task of spans are cut; None for other tasks."""
     return spans[profile] if task in SQUAD else asked(profile)
 
 
 def teacher(profile, task, family="bert", train=None, spans=S.SPAN):
-    """Return the Spec of the fine-tuned whole model: the teacher and the start of many students,
-    and the plain row of most tables. train: a paper's own settings. spans: as in `common`."""
+    """Return the Spec of the fine-tuned whole model.
+
+    It is the teacher and the start of many students, and the plain row of most tables. train: a
+    paper's settings. spans: as in `common`.
+    """
     told = {"train": train or S.TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
     return Spec("finetune", common(profile, task, spans=spans, **told), start)
 
 
 def augmentation(profile, task, rows=None):
-    """Return the Spec of training rows and of others beside them in which a BERT has replaced
-    words.
+    """Return the Spec of training rows, and of others beside them in which a BERT replaced words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
-    once for all seeds. rows: descriptor of rows other than the profile's own.
+    once for all seeds. rows: descriptor of rows other than the profile's.
     """
     tries = S.TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
@@ -396,8 +428,8 @@ def augmentation(profile, task, rows=None):
 def metrics(profile, printed=()):
     """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
-    They are those that the paper prints, and of other tasks the first metric. At mini each task
-    counts once, by its first column.
+    They are the columns that the paper prints, and the first metric of other tasks. At mini each
+    task counts once, by its first column.
     """
     if name := of(profile, "data"):
         title = of(profile, "task")

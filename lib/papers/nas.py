@@ -1,8 +1,8 @@
-"""Differentiable NAS pruning of BERT: settings and Specs.
+"""This module has the settings and Specs of differentiable NAS pruning of BERT.
 
 The paper is the report "Neural Architecture Search on BERT for Network Compression". The settings
 of `paper` are the printed ones, and TinyBERT's where the report is silent. `toy` and `mini` have
-values of their own, each chosen once, before the first recorded run. Free of torch.
+values of their own, each chosen once, before the first recorded run. The module is free of torch.
 """
 
 from dataclasses import replace
@@ -17,8 +17,8 @@ from lib.train.options import Gates, Objective
 # ---- SETTINGS
 
 S = grids.settings("nas")
-__getattr__ = S.__getattribute__  # nas.SEEDS is the table SEEDS
-# Table 10 stands beside another paper's accuracies: it is at their level, and names Pearson's
+__getattr__ = S.__getattribute__  # So nas.SEEDS is the table SEEDS.
+# Table 10 compares with another paper's accuracies. It is at their level, and names Pearson's
 # correlation alone.
 AGAINST_IMP = S.COLUMNS[0], S.COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
@@ -28,8 +28,8 @@ SMALL_TEACHER = published.deviations("nas", "small_teacher")
 DIGITS = published.deviations("nas", "digits")
 
 
-tasks = partial(grids.tasks, own=S.TASKS)  # others are RANDOM, PAIR, TRIO and TEST
-seeds = partial(grids.seeds, own=S.SEEDS)  # others are HEADLINES and REPEATS
+tasks = partial(grids.tasks, own=S.TASKS)  # Some tables take RANDOM, PAIR, TRIO or TEST.
+seeds = partial(grids.seeds, own=S.SEEDS)  # Some tables take HEADLINES or REPEATS.
 
 
 def gates(ratio=0.3, **changes):
@@ -60,7 +60,8 @@ def general(profile, model=S.MAIN):
 def whole(profile, task, model=S.MAIN, epochs=0):
     """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
-    At `paper` a TinyBERT is distilled from BERT-base instead. epochs: other than the profile's.
+    At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other than the
+    profile's.
     """
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled(profile, task, model)
@@ -80,10 +81,10 @@ def distilled(profile, task, model=S.MAIN, epochs=()):
 
 
 def paced(settings, profile, task, long=S.LONG, **changes):
-    """Return the Train of a task, out of {profile: Train}; long: tasks of fewer epochs at `paper`.
+    """Return the Train of a task, out of {profile: Train}.
 
-    TinyBERT's code chooses the best model by both correlations of STS-B. changes: fields that are
-    other than the profile's; 0 leaves a field as it is.
+    long: tasks of fewer epochs at `paper`. TinyBERT's code chooses the best model by both
+    correlations of STS-B. changes: fields with other values; 0 changes nothing.
     """
     train, changes = settings[profile], {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
@@ -105,19 +106,21 @@ def states(profile, kind="intermediate"):
 
 
 def variants(profile, task, wanted=True):
-    """Return the Spec of augmented rows beside the rows of searches and retraining; None if not
-    `wanted`."""
+    """Return the Spec of augmented rows beside the rows of searches and retraining.
+
+    It is None if they are not wanted.
+    """
     return grids.augmentation(profile, task, rows(profile, task)) if wanted else None
 
 
 def searched(
     profile, task, start=None, guide=None, objective=LOGITS, times=1, enlarged=False, lr=0.0, **gate
 ):
-    """Return the Spec of a search in a model `start`, that of `whole` by default, which is its own
-    teacher where no `guide` is given (5.5).
+    """Return the Spec of a search in a model `start`, by default that of `whole`.
 
-    times: multiple of the profile's epochs. enlarged: on augmented rows, at `paper` for one epoch
-    (7.6). lr: learning rate, 0 is the profile's. gate: fields of `gates`.
+    Without a `guide` the model is its own teacher (5.5). times: multiple of the profile's epochs.
+    enlarged: whether it sees augmented rows, at `paper` for one epoch (7.6). lr: learning rate; 0
+    means the profile's. gate: fields of `gates`.
     """
     start, train = start or whole(profile, task), paced(S.SEARCH, profile, task, lr=lr)
     epochs = 1 if enlarged and profile == "paper" else train.epochs
@@ -134,10 +137,10 @@ def drawn(start, **gate):
 
 
 def stages(profile, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS):
-    """Return the Spec of two stages of distillation from `start`: states first, then `objective`.
+    """Return the Spec of two stages of distillation from `start`: states, then `objective`.
 
-    search: the Spec that finds the architecture to train; None trains the whole model. epochs: of
-    the two stages, else the profile's.
+    search: the Spec that finds the architecture to train; None trains the whole model. epochs:
+    epochs of the two stages; by default the profile's.
     """
     told = grids.common(profile, task, rows(profile, task))
     one, two = (
@@ -152,10 +155,10 @@ def stages(profile, task, start, guide, search=None, augmented=False, epochs=(),
 
 
 def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes):
-    """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut, retrain with it as
-    teacher.
+    """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut and retrain.
 
-    kept: start from the searched weights (7.8). changes: of `searched`.
+    The fine-tuned model is the teacher. kept: whether retraining starts from the searched weights
+    (7.8). changes: arguments of `searched`.
     """
     own = whole(profile, task, model)
     found = searched(profile, task, own, objective=objective, **changes)
@@ -163,7 +166,7 @@ def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=
 
 
 def random(profile, task, **gate):
-    """Return the Spec of a random architecture with the very same retraining."""
+    """Return the Spec of a random architecture with the same retraining."""
     own = whole(profile, task)
     return stages(profile, task, own, own, drawn(own, **gate))
 
@@ -212,8 +215,10 @@ def least(profile):
 
 
 def reachable(profile, ratios=()):
-    """Return the ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A
-    small encoder has a high least one. Raises ValueError where it has none of them."""
+    """Return the ratios, by default RATIOS, that a search in the profile's encoder can reach.
+
+    A small encoder can reach high ones alone. Raises ValueError where it can reach none.
+    """
     ratios, low = ratios or S.RATIOS, least(profile)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
@@ -222,7 +227,7 @@ def reachable(profile, ratios=()):
 
 
 def architectures(grid):
-    """Return the searches and draws behind the rows of a grid."""
+    """Return the rows of a grid that were found by a search or a draw, each with that Spec."""
     return [
         row | {"spec": found}
         for row in grid

@@ -1,7 +1,7 @@
-"""The papers' printed numbers, as committed under `data/published/`. Free of torch.
+"""This module reads the papers' printed numbers, committed under `data/published/`.
 
-Cells are what the paper prints; `corrections.csv` of a paper lists the few that were mended in
-transcription, and the printed averages that do not recompute.
+Cells are what the paper prints. `corrections.csv` of a paper lists the few that were corrected in
+transcription, and the printed averages that do not recompute. The module is free of torch.
 """
 
 import csv
@@ -14,7 +14,7 @@ from lib.runs.spec import known
 
 
 class Printed(float):
-    """A number that is shown with the digits that are printed: 1.239, 0.040."""
+    """A Printed is a number that is shown with the digits that are printed: 1.239, 0.040."""
 
     def __new__(cls, text):
         self = super().__new__(cls, text)
@@ -45,11 +45,11 @@ def _read(paper, name):
 
 
 def table(paper, name, **options):
-    """Return one printed table, one row for each of its rows, columns named as printed.
+    """Return one printed table, one row for each of its rows, with columns named as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
-    stays text. Raises ValueError for a paper or a table that is not there. options: of
-    `pandas.read_csv`.
+    stays text. options: arguments of `pandas.read_csv`. Raises ValueError for a paper or a table
+    that does not exist.
 
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
@@ -60,8 +60,10 @@ def table(paper, name, **options):
 
 
 def lines(paper, name):
-    """Return the rows of a printed table as dicts for the eye: numbers are
-    `Printed`, and compute as numbers do."""
+    """Return the rows of a printed table as dicts, as a reader should see them.
+
+    Numbers are `Printed`, and compute as numbers do.
+    """
 
     def cell(text):
         try:
@@ -73,7 +75,7 @@ def lines(paper, name):
 
 
 def printed(paper, name):
-    """Return the rows of a published table as a frame."""
+    """Return the rows of `lines` as a frame."""
     import pandas as pd
 
     return pd.DataFrame(lines(paper, name), dtype=object)
@@ -83,9 +85,9 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
     """Return a published table as a part of a page's table: {row: {("published", column): value}}.
 
     label: the column that names the rows, or a list of such columns. rename: f(name of a row) ->
-    name that the page has for it. widths: only the rows of these kept heads, named (m, row); a
-    table without a column `m` is all at 1/12. columns: {printed column: name that the page has
-    for it}; an average is "average" everywhere.
+    its name on the page. widths: only rows of these kept heads count, named (m, row); a table
+    without a column `m` is all at 1/12. columns: {printed column: its name on the page}; an average
+    is "average" everywhere.
     """
     columns, found = dict(columns), {}
     for row in lines(paper, name):
@@ -103,8 +105,11 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
 
 
 def gaps(paper, name, label, method, widths, rename=str):
-    """Return by how much the row `method` of a published table is printed above each other row, at
-    some widths: {"row, 3/12, column": points}; arguments as in `rows`."""
+    """Return by how much one row of a published table is printed above each other row.
+
+    It is {"row, 3/12, column": points}. method: the name of that row. The other arguments are those
+    of `rows`.
+    """
     every, found = rows(paper, name, label, widths, rename), {}
     for width, row in every:
         base = every.get((width, method), {})
@@ -115,7 +120,7 @@ def gaps(paper, name, label, method, widths, rename=str):
 
 
 def _of(paper, name, places):
-    """Return the rows of `corrections.csv` or `misses.csv` that are of these places, or all.
+    """Return the rows of `corrections.csv` or `misses.csv` of these places, or all.
 
     Raises ValueError for a place that has none.
     """
@@ -127,11 +132,10 @@ def _of(paper, name, places):
 
 
 def misses(paper, *places):
-    """Return the printed values of these places, or of all, that no arithmetic gives
-    (`misses.csv`).
+    """Return the printed values of these places, or of all, that no arithmetic gives.
 
-    Each is a dict with the keys table, row, column, printed, computed and reason. Raises ValueError
-    for a place that has none.
+    They stand in `misses.csv`. Each is a dict with the keys table, row, column, printed, computed
+    and reason. Raises ValueError for a place that has none.
     """
     return _of(paper, "misses", places)
 

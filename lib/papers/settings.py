@@ -1,4 +1,4 @@
-"""Printed settings beside those of the Specs: one comparison for the pages of all papers."""
+"""This module compares printed settings with those of the Specs, for the pages of all papers."""
 
 import pandas as pd
 
@@ -6,8 +6,9 @@ PRINTED, NONE = "published", "–"
 
 
 def text(value):
-    """Return numbers in one form, so that 3e-5 and 0.00003 are alike, and yes and no; others as
-    they are.
+    """Return a value as text in one form.
+
+    So 3e-5 and 0.00003 are alike, and True is Y.
     """
     try:
         return "NY"[value] if isinstance(value, bool) else f"{float(value):g}"
@@ -16,10 +17,10 @@ def text(value):
 
 
 def beside(printed, ours):
-    """Return a table of text. Its columns are (source, column), those of `printed` first.
+    """Return a table of text with columns (source, column), those of `printed` first.
 
-    printed: a frame, one row a setting. ours: {(source, column of `printed`): {row: value}}; a dash
-    stands where there is none.
+    printed: a frame with one row for each setting. ours: {(source, column of `printed`): {row:
+    value}}; a dash stands where there is none.
     """
     columns = {(PRINTED, column): printed[column].map(text) for column in printed}
     for key, told in ours.items():
@@ -28,7 +29,7 @@ def beside(printed, ours):
 
 
 def differs(table):
-    """Return a frame of `beside` as bool: where a source has something else than the paper."""
+    """Return a frame of `beside` as bool: where a source has another value than the paper."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 

@@ -1,1 +1,4 @@
-"""EfficientBERT's search: formulas, networks, their space and samplers. Free of torch."""
+"""This room has EfficientBERT's search: formulas, networks, spaces and samplers, and gate control.
+
+It is free of torch.
+"""

@@ -1,12 +1,14 @@
-"""Steering a search over gates to a cost (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5,
-7.9): the moving target, the cost loss, which gates may move in a step, and how a search ends on its
-target. Arithmetic on arrays.
+"""This module steers a search over gates to a cost, as arithmetic on arrays.
+
+It has the moving target, the cost loss, which gates may move in a step, and how a search ends on
+its target (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5, 7.9).
 
 A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is the actual
-cost, of the gates that are on; R is the target. A region is one layer and kind of gates. Each step:
+cost, of the gates that are on; R is the target. A region is one layer and kind of gates. Each step
+does this:
 
-    1. g is the gradient of the task's loss. It gets weight * (+1, 0 or -1) * dlogE / dalpha where F
-       is above, within or below (1 +- tolerance) R.
+    1. The gradient g of the task's loss gets weight * (+1, 0 or -1) * dlogE / dalpha where F is
+       above, within or below (1 +- tolerance) R.
     2. In each group of gates (`quota`) the share with the largest |g| may move.
     3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
 
@@ -24,7 +26,7 @@ the search above its target. Our landing "steps" does this instead:
       weight of the cost grew.
 
 Each region keeps at least one gate on. `memory` averages the task's gradient over steps, as an
-optimiser with momentum would: one batch tells noise from need only roughly.
+optimiser with momentum would, because the gradient of one batch is mostly noise.
 """
 
 import math
@@ -37,16 +39,16 @@ from lib.runs.spec import stream
 from lib.train.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
-EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # a gate is on above this alpha: 4.595
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
 
 
 def target(step, steps, ratio, schedule):
     """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
 
     It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
-    ("multiplicative"); "none" is `ratio` throughout. Corrected: the report's additive rule adds
-    where it must take away, its equation 5 rises from 0 to 1 - ratio, and both of its rules divide
-    by `steps`, where steps - 1 moves lead from the first value to the last (7.4).
+    ("multiplicative"); "none" is `ratio` throughout. This corrects the report (7.4): its additive
+    rule adds where it must take away, its equation 5 rises from 0 to 1 - ratio, and both of its
+    rules divide by `steps`, where steps - 1 moves lead from the first value to the last.
     """
     if schedule == "none" or steps == 1:
         return ratio
@@ -55,7 +57,9 @@ def target(step, steps, ratio, schedule):
 
 
 def pull(actual, goal, tolerance):
-    """Sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0 (equation 4)."""
+    """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0 (equation
+    4).
+    """
     return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
 
 
@@ -66,7 +70,7 @@ def sigmoid(x):
 def encoder(hidden, size, whole, tokens=gated.TOKENS):
     """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
 
-    whole: L dicts {"heads", "ffn"}, what each layer has where no mask is.
+    whole: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
     """
 
     def cost(sums):
@@ -80,15 +84,17 @@ def encoder(hidden, size, whole, tokens=gated.TOKENS):
 
 @dataclass
 class Control:
-    """Steers N gates. Raises ValueError for a target out of reach."""
+    """A Control steers N gates. Raises ValueError for a target out of reach."""
 
     options: Gates
-    sizes: dict  # {region: gates}, region = (layer, kind), in the order in which the gates lie
-    cost: object  # f({region: sum of masks}), linear in each
+    # {region: number of gates}, in the order in which the gates lie; a region is (layer, kind).
+    sizes: dict
+    cost: object  # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
     seed: int = 0
 
     def __post_init__(self):
-        # The region of each gate [N], and the gates of each group that has a quota of its own.
+        # `region` has the number of each gate's region [N]. `groups` has the gates of each group,
+        # which has its own quota.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = self.region if self.options.quota == "layer" else np.zeros_like(self.region)
         self.groups = [np.flatnonzero(group == each) for each in np.unique(group)]
@@ -107,15 +113,18 @@ class Control:
         return dict(zip(self.sizes, found, strict=True))
 
     def actual(self, on):
-        """F over the whole cost, of gates [N] that are on."""
+        """Return F over the whole cost, for gates [N] that are on."""
         return self.cost(self.sums(on)) / self.full
 
     def ratio(self, alphas):
-        """F over the whole cost, of gates with alphas [N]."""
+        """Return F over the whole cost, for gates with alphas [N]."""
         return self.actual(self.on(alphas))
 
     def slope(self, alphas):
-        """dlogE / dalpha [N]: the cost of one more gate of the region, times sigmoid', over E."""
+        """Return dlogE / dalpha [N].
+
+        It is the cost of one more gate of the region, times the derivative of the sigmoid, over E.
+        """
         masks = sigmoid(alphas)
         sums = self.sums(masks)
         expected = self.cost(sums)
@@ -123,10 +132,11 @@ class Control:
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
     def move(self, alphas, average, gradient, step, steps):
-        """Return one step. alphas: float64 [N]; average: of the gradients so far [N]; gradient: now
-        [N].
+        """Return (alphas, average, note) after one step.
 
-        Returns (alphas, average, [4] target and actual ratio, gates switched off and on).
+        alphas: float64 [N]. average: the running average of the gradients [N]. gradient: the
+        gradient of this step [N]. The note [4] has target and actual ratio, and the numbers of
+        gates that switched off and on.
         """
         options, on = self.options, self.on(alphas)
         average = options.memory * average + (1 - options.memory) * gradient
@@ -149,16 +159,16 @@ class Control:
         return new, average, np.array(note, dtype=np.float64)
 
     def eager(self, wish):
-        """Return the gradients [N] by which gates leave: without bound where a gate has next to
-        none (`idle`). Such a gate would stay as long as others want off, since a zero tells no
-        sign.
+        """Return the gradients [N] with infinity where a gate has next to none (`idle`).
+
+        A zero has no sign, so such a gate would stay as long as others want off.
         """
         size = np.abs(wish)
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
 
     def jump(self, alphas, wish):
-        """Return the step as reported: all movers at once.
+        """Return alphas after a step as reported: all movers jump at once.
 
         A region that this would empty keeps the gate that wants off least.
         """
@@ -180,7 +190,7 @@ class Control:
         ]
 
     def leaving(self, on, alphas, wish, starts, share):
-        """Gates that may switch off, in turn."""
+        """Return the gates that may switch off, in the order of their turns."""
         wish = np.where(on, wish, -np.inf)
         may = np.concatenate(self.most(wish, share))
         first = self.turns(np.flatnonzero(wish > 0), wish, starts)
@@ -189,7 +199,7 @@ class Control:
         return np.concatenate([first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]])
 
     def returning(self, on, wish, starts, share):
-        """Gates that may switch on, in turn: those that want to."""
+        """Return the gates that may switch on because they want to, in the order of their turns."""
         wish = np.where(on, np.inf, wish)
         first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
         return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
@@ -197,8 +207,8 @@ class Control:
     def turns(self, gates, eagerness, starts):
         """Return the gates in the order of their turns: within a region by falling eagerness.
 
-        At any moment each region has had the same share of its own gates (systematic sampling).
-        starts: [regions] in [0, 1), where each region starts.
+        At any moment each region has had the same share of its gates (systematic sampling). starts:
+        the start of each region in [0, 1), [regions].
         """
         gates = gates[np.lexsort((-eagerness[gates], self.region[gates]))]
         region = self.region[gates]
@@ -207,10 +217,10 @@ class Control:
         return gates[np.argsort((place + starts[region]) / number[region], kind="stable")]
 
     def settle(self, on, offs, ons, above, below, most=math.inf):
-        """Of gates in turn, the numbers of those that switch.
+        """Return the numbers of the gates that switch, out of gates in the order of their turns.
 
-        They go off while F > `above`, then on while F < `below` and as far as F stays within
-        `most`.
+        Those of `offs` go off while F > `above`. Then those of `ons` go on while F < `below` and as
+        far as F stays within `most`.
         """
         names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
         actual = self.cost(sums)
@@ -222,17 +232,17 @@ class Control:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > most:
-                closed.add(region)  # one more costs no less later, as F only grows from here
+                closed.add(region)  # F only grows from here, so one more gate will not fit later.
             else:
                 sums, actual = new, cost
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
     def trim(self, alphas, average):
-        """End on the target: switch gates in turn by the average gradient.
+        """Return (alphas, [gates switched]) at the end of a search, switched to meet the target.
 
-        Returns (alphas, [gates switched]). None switches where F is within the tolerance, or where
-        gates are so coarse that F would come no nearer.
+        Gates switch in turn by the average gradient. None switches where F is within the tolerance,
+        or where gates are so coarse that F would come no nearer.
         """
         on = new = self.on(alphas)
         if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
@@ -248,8 +258,8 @@ class Control:
     def fit(self, on, offs, wish):
         """Return the gates that are on [N], fitted to the target: within one gate below R.
 
-        Those of `offs` go off in turn until F is at most R. Then others come back as far as F stays
-        there, those that want off least first.
+        Gates of `offs` go off in turn until F is at most R. Then other gates come back as far as F
+        stays there, those that want off least first.
         """
         goal, on = self.full * self.options.ratio, on.copy()
         on[self.settle(on, offs, [], goal, 0)] = False
@@ -259,7 +269,7 @@ class Control:
 
 
 def random_architecture(options, sizes, cost, seed):
-    """Return the gates of a random architecture of the target's cost: [N] booleans.
+    """Return the gates of a random architecture of the target's cost: bool [N].
 
     Each gate has the same chance, so layers end up alike; the report does not say how it draws.
     Raises ValueError as Control does.

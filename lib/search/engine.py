@@ -1,7 +1,7 @@
-"""The loop of a search: propose, evaluate, write down.
+"""This module has the loop of a search: propose, evaluate, write down.
 
 The history is a file of JSON lines: a head, and one line for each evaluation. What the search does
-next is a function of it and the seed, so a killed search goes on where it stood.
+next is a function of the history and the seed, so a killed search goes on where it stood.
 """
 
 import json
@@ -23,10 +23,10 @@ def search(space, evaluate, options, seed, path, progress=None):
     """Return the evaluations, oldest first: those in the history at `path`, and new ones up to the
     budget.
 
-    space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what
-    samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
-    0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
-    lib.train.options.Search. progress: f(fraction), called after each evaluation. The search ends
+    space: a lib.search.space.Space, or an object that offers identity, first, pack, unpack and what
+    samplers ask for. evaluate: f(candidate) -> score above 0, the higher the better. A candidate
+    scores 0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
+    a lib.train.options.Search. progress: f(fraction), called after each evaluation. The search ends
     early where no candidate is new.
     """
     path, first = Path(path), space.first()
@@ -48,7 +48,7 @@ def search(space, evaluate, options, seed, path, progress=None):
 
 
 def judged(evaluate, candidate):
-    """Return (score, why it failed)."""
+    """Return (score, why the evaluation failed); the reason is "" where it did not."""
     try:
         score = float(evaluate(candidate))
     except (FloatingPointError, FormulaError) as error:
@@ -57,7 +57,7 @@ def judged(evaluate, candidate):
 
 
 def best(history):
-    """Return the evaluation of the highest score, of equals the first.
+    """Return the evaluation of the highest score, the first of equals.
 
     Raises ValueError where every candidate failed.
     """
@@ -69,14 +69,16 @@ def best(history):
 
 
 def append(path, value):
-    """Add a line. A kill may tear it, but loses none after this function has returned."""
+    """Add a line to a file. A kill may tear it, but loses none after this function has returned."""
     with open(path, "a") as file:
         file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def resume(space, options, seed, path):
-    """Return the history so far, without a last line that a kill has torn. A history of another
-    space, sampler or seed begins anew.
+    """Return the evaluations in the history so far.
+
+    A last line that a kill has torn is cut off. A history of another space, sampler or seed begins
+    anew.
     """
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {name: value for name, value in settled(options).items() if name != "budget"}

@@ -1,14 +1,15 @@
-"""Which formulas a network can have (EfficientBERT section 3.1). The language is read and evaluated
-by `lib.model.formula`.
+"""This module tells which formulas a network can have (EfficientBERT section 3.1).
+
+The language is read and evaluated by `lib.model.formula`.
 """
 
 from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, parse, walk
 
 
 def _faults(node, hidden, inner, mismatch):
-    """Yield each broken rule in words. Only the first counts.
+    """Yield each broken rule in words. Only the first one is reliable.
 
-    Without W1 and W2, once each, what follows would fail.
+    Where W1 and W2 do not occur once each, the code after the first fault would fail.
     """
     nodes = list(walk(node))
     for op in LINEAR:
@@ -29,7 +30,7 @@ def _faults(node, hidden, inner, mismatch):
     if hidden is None:
         return
     widths, ends = {X: hidden}, dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)}
-    for n in reversed(nodes):  # operands come before what they go into
+    for n in reversed(nodes):  # Operands come first.
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:
             takes, widths[n] = ends[n.op]
@@ -44,10 +45,10 @@ def _faults(node, hidden, inner, mismatch):
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
     """Return the tree of a formula, given as text or tree, that a network can have.
 
-    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no
-    activation on an activation, no binary operation on equal operands. With `hidden` (d) and
-    `inner` (e) W1 also has to get d channels, W2 e, and the formula has to give d. Raises
-    FormulaError that names the fault.
+    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no activation on an
+    activation, no binary operation on equal operands. With `hidden` (d) and `inner` (e) W1 also has
+    to get d channels, W2 e, and the formula has to give d. Raises FormulaError that names the
+    fault.
     """
     node = parse(str(formula))
     for said in _faults(node, hidden, inner, mismatch):
@@ -56,12 +57,12 @@ def check(formula, hidden=None, inner=None, mismatch="truncate"):
 
 
 def valid(node, hidden=None, inner=None, mismatch="truncate"):
-    """Whether `check` would let the tree pass, without the cost of a message."""
+    """Whether `check` would accept the tree. It does not build a message."""
     return next(_faults(node, hidden, inner, mismatch), None) is None
 
 
 def canonical(node):
-    """Return the formula with sorted operands of add, mul and max: a key that finds duplicates.
+    """Return the formula with sorted operands of add, mul and max, a key that finds duplicates.
 
     The order of W1 and W2 that `check` wants may be lost.
     """

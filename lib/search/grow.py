@@ -1,7 +1,7 @@
-"""Changing a formula as genetic programming does it, on its prefix list.
+"""This module changes a formula as genetic programming does, on its prefix list.
 
-In a prefix list a linear map has two operands, a tensor and its weights: `W2 gelu(W1 x)` is
-linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
+In a prefix list a linear map has two operands, a tensor and its weights: `W2 gelu(W1 x)` is linear
+gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
 """
 
 from lib.model import formula as language
@@ -10,14 +10,15 @@ from lib.search.formula import valid
 TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
 UNARY, BINARY = (tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2))
 TERMINALS = ("x", *language.LINEAR)
-HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
-NODES = 20  # of a prefix list, at most
-DEPTH = 3  # of a random tree that replaces a part
+# A formula has so many edges from the root to the deepest x; that of BERT's network has 3.
+HEIGHTS = (3, 7)
+NODES = 20  # A prefix list has at most so many entries.
+DEPTH = 3  # A random tree that replaces a part is at most so deep.
 ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *language.LINEAR), 0)
 
 
 def prefix(node):
-    """Return a formula's tree as prefix list; 6 entries for `W2 gelu(W1 x)`."""
+    """Return the prefix list of a formula's tree; it has 6 entries for `W2 gelu(W1 x)`."""
     inner = [token for child in node.args for token in prefix(child)]
     return ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
 
@@ -25,10 +26,9 @@ def prefix(node):
 def tree(tokens):
     """Return the tree of a prefix list, or None where it is no formula.
 
-    It is none with a linear map of another id or without weights of its own, and with weights where
-    a tensor should stand.
+    It is no formula where a linear map has another id or no weights, or where weights stand in the
+    place of a tensor.
     """
-
     left = iter(tokens)
 
     def read():
@@ -58,7 +58,7 @@ def end(tokens, at):
 
 
 def change(tokens, linears, dice):
-    """Return one try at changing a formula, as coded. Most results are no formula.
+    """Return a prefix list after one try at changing it, as coded. Most results are no formula.
 
     First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
     by another of as many operands, then a node is put in somewhere. linears: how many linear maps
@@ -95,7 +95,7 @@ def change(tokens, linears, dice):
 def accepted(tokens, *widths):
     """Return the tree of a prefix list that is a formula of the space, else None.
 
-    widths: as `lib.search.formula.check` takes them. The code sees a width error in training alone
+    widths: as `lib.search.formula.check` takes them. The code sees a width error only in training
     and scores 0; here it is no formula.
     """
     once = {"W1": 1, "W2": 1, "linear": 2}
@@ -107,7 +107,7 @@ def accepted(tokens, *widths):
 
 
 def grow(formula, tries, linears, dice, *widths):
-    """Return a changed formula, as text, or the same one where none of the tries is accepted."""
+    """Return a changed formula as text, or the same one where none of the tries is accepted."""
     seed = prefix(language.parse(formula))
     for _ in range(tries):
         node = accepted(change(seed, linears, dice), *widths)

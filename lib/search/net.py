@@ -1,8 +1,8 @@
-"""A searched network and what it costs: pure arithmetic (EfficientBERT sections 3.1 and 4.2).
+"""This module has a searched network and its cost, as pure arithmetic.
 
-Letters: d hidden channels, D the width that ratios refer to, e = int(D / q) inner channels of a
-layer with ratio 1/q, k stacked feed-forward networks of a layer, T tokens, V rows of the token
-table.
+See EfficientBERT sections 3.1 and 4.2. Letters: d hidden channels, D the width that ratios refer
+to, e = int(D / q) inner channels of a layer with ratio 1/q, k stacked feed-forward networks of a
+layer, T tokens, V rows of the token table.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,8 +12,8 @@ from lib.model.options import FACTOR, at_least, one_of
 from lib.search.formula import check
 
 BERT = "W2 gelu(W1 x)"
-STACKS = QS = (1, 2, 3, 4)  # of the paper's space: 16 ids (k, q) for each layer
-TEACHER = 768  # channels of the teacher that the training-only projection maps to
+STACKS = QS = (1, 2, 3, 4)  # The paper's space has 16 ids (k, q) for each layer.
+TEACHER = 768  # A projection that serves training alone maps to so many channels of the teacher.
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(check)
@@ -21,14 +21,14 @@ _checked = lru_cache(maxsize=4096)(check)
 
 @dataclass(frozen=True)
 class Layer:
-    """k networks of one formula, each `LayerNorm(x + f(x))`, after the attention.
+    """A Layer has k networks of one formula, each `LayerNorm(x + f(x))`, after the attention.
 
     Raises ValueError for a formula that no network can have.
     """
 
-    formula: str  # text or tree; kept as text in the printer's spelling
-    stack: int = 1  # k
-    q: int = 1  # ratio 1 / q
+    formula: str  # A text or a tree is kept as text in the printer's spelling.
+    stack: int = 1  # It is k.
+    q: int = 1  # The ratio is 1 / q.
 
     def __post_init__(self):
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
@@ -39,22 +39,23 @@ class Layer:
 
     @property
     def ratio(self):
-        """The ratio as text: "1", "1/2"."""
+        """Return the ratio as text: "1", "1/2"."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
 
 @dataclass(frozen=True)
 class Net:
-    """A Transformer encoder of such layers.
+    """A Net is a Transformer encoder of such Layers.
 
     Raises ValueError for formulas that do not fit the widths, and where no inner channel is left.
     """
 
-    hidden: int  # d
-    width: int  # D
+    hidden: int  # It is d.
+    width: int  # It is D.
     heads: int
-    embedding: str  # "trigram": three neighbours' rows of 128, projected to d; "plain": BERT's
-    mismatch: str  # where operands differ in width: "truncate" or "pad"
+    # "trigram" projects three neighbours' rows of 128 channels to d; "plain" is BERT's embedding.
+    embedding: str
+    mismatch: str  # Operands of different widths are fitted by "truncate" or "pad".
     layers: tuple[Layer, ...]
 
     def __post_init__(self):
@@ -64,7 +65,7 @@ class Net:
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
 
     def inner(self, layer):
-        """e of a layer."""
+        """Return e, the inner channels of a layer."""
         return self.width // layer.q
 
     def to_json(self):
@@ -72,7 +73,7 @@ class Net:
 
 
 def from_json(body):
-    """Return the Net that `to_json` wrote; a Net stays as it is."""
+    """Return the Net that `to_json` wrote; a Net is returned as it is."""
     if isinstance(body, Net):
         return body
     return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
@@ -84,19 +85,23 @@ def bert(layers, hidden, width, heads=12):
 
 
 def ffn_parameters(hidden, inner):
-    """Return one feed-forward network with its LayerNorm: 2de + e + 3d."""
+    """Return the parameters of one feed-forward network with its LayerNorm: 2de + e + 3d."""
     return 2 * hidden * inner + inner + 3 * hidden
 
 
 def attention_parameters(hidden):
-    """Queries, keys, values and output with biases, and the LayerNorm: 4dd + 6d."""
+    """Return the parameters of attention and its LayerNorm: 4dd + 6d.
+
+    They are queries, keys, values and output with biases, and the LayerNorm.
+    """
     return 4 * hidden**2 + 6 * hidden
 
 
 def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
-    """Return the tables of tokens, positions and segments, and the LayerNorm.
+    """Return the parameters of the embedding: three tables and the LayerNorm.
 
-    With "trigram" the token table is `factor` wide, and a dense layer goes from 3 * factor to d.
+    The tables are of tokens, positions and segments. With "trigram" the token table is `factor`
+    wide, and a dense layer goes from 3 * factor to d.
     """
     d = net.hidden
     tokens = vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
@@ -108,8 +113,8 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
 
     "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as BERT is
     usually counted. "with projection" adds instead the d x `teacher` layer that serves distillation
-    alone, as EfficientBERT counts. tables: what `embedding_parameters` takes. Raises ValueError for
-    another convention.
+    alone, as EfficientBERT counts. tables: arguments of `embedding_parameters`. Raises ValueError
+    for another convention.
     """
     one_of("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
@@ -121,10 +126,10 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
 
 
 def macs(net, tokens=128, factor=FACTOR):
-    """Multiply-accumulates for each of T tokens in all matrix products.
+    """Return the multiply-accumulates for each of T tokens in all matrix products.
 
-    Counted are the embedding, attention at length T, and the networks; not the pooler, the head and
-    what a formula adds element by element.
+    Counted are the embedding, attention at length T, and the networks. Not counted are the pooler,
+    the head and what a formula adds element by element.
     """
     d = net.hidden
     layers = sum(4 * d * d + 2 * tokens * d + 2 * l.stack * d * net.inner(l) for l in net.layers)

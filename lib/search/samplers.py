@@ -1,8 +1,8 @@
-"""Which candidate a search evaluates next.
+"""This module chooses which candidate a search evaluates next.
 
-    random      an unguided draw
-    cascade     what EfficientBERT's code does under the name of LaNAS
-    evolution   regularised evolution (Real et al. 2019)
+    random      draws without guidance.
+    cascade     is what EfficientBERT's code does under the name of LaNAS.
+    evolution   is regularised evolution (Real et al. 2019).
 
 `propose` is a pure function of the space, the evaluations so far and a random generator, so a
 search goes on from its history alone. A space offers draw(rng), mutate(candidate, rng),
@@ -13,44 +13,44 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
+from threadpoolctl import threadpool_limits
 
-BATCH = 8  # candidates whose features are compared at once
-GROWTH = (400, 800, 1600, 3200)  # evaluations above which the cascade gets another classifier
+BATCH = 8  # The features of so many candidates are compared at once.
+GROWTH = (400, 800, 1600, 3200)  # Above so many evaluations the cascade gets another classifier.
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known of a candidate: a line of a search's history."""
+    """An Evaluation is what is known of a candidate: a line of a search's history."""
 
     candidate: object
     key: str
-    score: float  # higher is better; 0 where it failed
-    seconds: float = 0.0  # of proposal and evaluation
-    failed: str = ""  # why the score is 0
+    score: float  # A higher score is better; a failed evaluation has 0.
+    seconds: float = 0.0  # Proposal and evaluation took so long.
+    failed: str = ""  # This is the reason why the evaluation failed.
 
 
 def propose(space, history, options, rng):
-    """Return the next candidate, one not evaluated before.
+    """Return the next candidate, one that was not evaluated before.
 
-    None where `options.draws` unguided draws are all known.
+    It is None where `options.draws` unguided draws are all known.
     """
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return evolution(space, history, seen, options, rng)
     if options.method != "cascade":
         return follow(space, seen, [], options, rng)
-    import sklearn.ensemble  # noqa: F401  only what is loaded can be limited
+    import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
 
-    with threadpool_limits(1):  # several threads wait for each other, up to 20 times as long
+    with threadpool_limits(1):  # More threads would wait for each other, up to 20 times as long.
         return follow(space, seen, path(space, history, options), options, rng)
 
 
 def path(space, history, options):
     """Return the wanted region: functions features [N, F] -> bool [N], all of which have to hold.
 
-    There are none among the first evaluations. A fit is made once
-    `options.refit` evaluations are new.
+    There are none among the first `options.initial` evaluations. After that the functions are
+    fitted anew each time `options.refit` evaluations are new.
     """
     learned = len(history) - options.initial
     if learned < 0:
@@ -64,8 +64,8 @@ def path(space, history, options):
 def follow(space, seen, wanted, options, rng):
     """Return the first unguided draw that is new and in the wanted region.
 
-    If there is none: of all new draws the first that follows the path farthest. None where all
-    draws are known.
+    Where no draw is, it is the new draw that follows the path farthest, the first of equals. It is
+    None where all draws are known.
     """
     best, reached, size = None, -1, BATCH if wanted else 1
     for start in range(0, options.draws, size):
@@ -82,7 +82,7 @@ def follow(space, seen, wanted, options, rng):
 
 
 def followed(space, candidates, wanted):
-    """Return how many functions of a path hold one after the other, from its start [N]."""
+    """Return how many functions of a path hold one after the other, from its start: int [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
     features = space.features(candidates) if wanted else None
     for goes in wanted:
@@ -91,18 +91,19 @@ def followed(space, candidates, wanted):
     return steps
 
 
-# The cascade of the public code
+# ---- THE CASCADE OF THE PUBLIC CODE
 
 
 @lru_cache(maxsize=2)
 def cascade(features, columns, scores):
-    """Classifiers of ever better halves; features: the bytes of float [N, columns].
+    """Return the classifiers of ever better halves of some samples.
 
-    Each learns which of its samples score at least their median, and hands these on; so there is no
-    exploration. There is one classifier, and one more above 400, 800, 1600 and 3200 samples. We
-    take gradient boosting of scikit-learn, 100 rounds; the code has LightGBM with settings from 10
-    trials of TPE. Where the median is the lowest score only what is above it is good. Samples that
-    all score alike end the cascade (the code fails there).
+    features: the bytes of float [N, columns]. Each classifier learns which of its samples score at
+    least their median, and hands these on; so there is no exploration. There is one classifier, and
+    one more above 400, 800, 1600 and 3200 samples. We take gradient boosting of scikit-learn, 100
+    rounds; the code has LightGBM with settings from 10 trials of TPE. Where the median is the
+    lowest score, only what is above it is good. Samples that all score alike end the cascade (the
+    code fails there).
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -122,13 +123,14 @@ def cascade(features, columns, scores):
     return tuple(fitted)
 
 
-# Evolution
+# ---- EVOLUTION
 
 
 def evolution(space, history, seen, options, rng):
-    """Return a changed copy of the best of `options.tournament` candidates, drawn with replacement.
+    """Return a changed copy of the best of `options.tournament` candidates.
 
-    They are drawn from the youngest `options.population`: who is older has died.
+    These are drawn with replacement from the youngest `options.population`; older ones have died.
+    Where no changed copy is new, it is an unguided draw.
     """
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]

@@ -1,4 +1,7 @@
-"""Choices for L layers whose sizes add up to a window: an exact count and exact uniform draws."""
+"""This module has the choices for L layers whose sizes add up to a window.
+
+They are counted exactly and drawn uniformly.
+"""
 
 from bisect import bisect
 
@@ -6,7 +9,7 @@ import numpy as np
 
 
 class Sizes:
-    """All ways to give each layer one of its choices so that the sizes add up to low..high.
+    """Sizes is the set of ways to choose for each layer so that the sizes add up to low..high.
 
     costs: for each layer, the parameters that each of its choices costs. `ways[n]` is found by
     convolution of histograms: (sums of the last n layers, ascending; how many choices for these
@@ -25,20 +28,20 @@ class Sizes:
         self._weights = {}
 
     def count(self):
-        """Return how many there are."""
+        """Return the number of ways."""
         return int(self.following(0, 0))
 
     def following(self, layer, spent):
         """Return how many choices for `layer` and those after it end in the window.
 
-        spent: what the layers before cost; it may be an array.
+        spent: the cost of the layers before it; it may be an array.
         """
         sums, below = self.ways[len(self.costs) - layer]
         above = below[np.searchsorted(sums, self.high - spent, "right")]
         return above - below[np.searchsorted(sums, self.low - spent)]
 
     def draw(self, rng):
-        """Return one of them, all equally likely: the index of each layer's choice [L]."""
+        """Return one way, drawn uniformly: the index of each layer's choice [L]."""
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:

@@ -1,10 +1,11 @@
-"""The space of a search stage: which networks it holds, how they are drawn, changed and described
-(EfficientBERT sections 3.1 and 3.2; what the paper leaves open is as in the public code).
+"""This module has the space of a search stage: how its networks are drawn, changed and described.
 
-    stage1   formulas, stacks k and ratios 1/q of all layers, from the base network
-    stage2   formulas alone, from the network that stage 1 found
-    stage3   stacks and ratios alone, from the network that stage 2 found
-    single   Table 6's rival: the space of stage 1 for the whole budget, without a hand-over
+See EfficientBERT sections 3.1 and 3.2; what the paper leaves open is as in the public code.
+
+    stage1   searches formulas, stacks k and ratios 1/q of all layers, from the base network.
+    stage2   searches formulas alone, from the network that stage 1 found.
+    stage3   searches stacks and ratios alone, from the network that stage 2 found.
+    single   is Table 6's rival: the space of stage 1 for the whole budget.
 
 An id k_q is a stack and a ratio; each layer has 16 to choose from. How formulas change is in
 lib.search.grow, which sizes are possible in lib.search.sizes.
@@ -26,39 +27,45 @@ from lib.search.sizes import Sizes
 
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
-TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}  # changes before a layer keeps its formula
-ENDLESS = 1 << 60  # parameters that no network has
+# After so many rejected changes a layer keeps its formula.
+TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}
+ENDLESS = 1 << 60  # No network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def grammar(stage):
-    """Return what a search of a stage may write, as plain JSON: a part of its identity."""
+    """Return what a search of a stage may write, as plain JSON.
+
+    It is a part of the identity of the search.
+    """
     told = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
     told = {name: list(each) for name, each in told.items()}
     return told | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
 def number(layer):
-    """Return the place of a layer's id among the 16: 4 (k - 1) + q - 1. Raises ValueError for
-    another id.
+    """Return the place of a layer's id among the 16: 4 (k - 1) + q - 1.
+
+    Raises ValueError for another id.
     """
     return IDS.index((layer.stack, layer.q))
 
 
 @dataclass(frozen=True)
 class Space:
-    """All networks that a stage may evaluate.
+    """A Space is the set of networks that a stage may evaluate.
 
     As coded, stage 2 has no limit of size, because its ids are fixed. Raises ValueError where there
     is no network, and where `start` has an id that the space lacks.
     """
 
     stage: str
-    start: Net  # width, heads, embedding, number of layers, and what the stage does not search
-    low: int = 0  # least parameters of a candidate
-    high: int = 0  # most parameters; 0 is no limit
-    convention: str = "with projection"  # how they are counted (lib.search.net.parameters)
-    tables: dict = field(default_factory=dict)  # and with which tables
+    start: Net  # All candidates have its widths, depth, and what the stage does not search.
+    low: int = 0  # A candidate has at least so many parameters.
+    high: int = 0  # A candidate has at most so many parameters; 0 is no limit.
+    # These two say how parameters are counted (lib.search.net.parameters).
+    convention: str = "with projection"
+    tables: dict = field(default_factory=dict)
 
     def __post_init__(self):
         known("search stage", self.stage, SEARCHED)
@@ -74,26 +81,29 @@ class Space:
         """Return what tells this space from others, as plain JSON."""
         return asdict(self) | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
 
-    # sizes
+    # ---- SIZES
 
     def size(self, net):
-        """Parameters, as the window counts them."""
+        """Return the parameters of a network, as the window counts them."""
         return parameters(net, self.convention, **self.tables)
 
     @cached_property
     def costs(self):
-        """Parameters of a layer's networks for each id."""
+        """Return the parameters of a layer's feed-forward networks for each of the IDS."""
         d, inner = self.start.hidden, self.start.inner
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
     def rest(self):
-        """Parameters of everything but the feed-forward networks."""
+        """Return the parameters of everything but the feed-forward networks."""
         return self.size(self.start) - sum(self.costs[number(l)] for l in self.start.layers)
 
     @cached_property
     def choices(self):
-        """The ids that each layer may have: all, or those that fit its fixed formula."""
+        """Return the ids that each layer may have, as places among the IDS.
+
+        They are all, or those that fit its formula where that is fixed.
+        """
         layers = self.start.layers
         if "formula" in self.searched:
             return [range(len(IDS))] * len(layers)
@@ -115,16 +125,19 @@ class Space:
         return "ids" not in self.searched or self.low <= self.size(net) <= (self.high or ENDLESS)
 
     def id_tuples(self):
-        """Return how many choices of ids are in the window; in stage 3, how many candidates there
-        are.
+        """Return how many choices of ids are in the window.
+
+        In stage 3 it is the number of candidates.
         """
         return self.sizes.count() if "ids" in self.searched else 1
 
-    # candidates
+    # ---- CANDIDATES
 
     def first(self):
-        """Return what the code evaluates before it draws: the start; in stage 2 its plain
-        twin too."""
+        """Return the networks that the code evaluates before it draws: the start.
+
+        In stage 2 there is also the start with BERT's formula in every layer.
+        """
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
         nets = (self.start, replace(self.start, layers=plain))[: 1 + (self.stage == "stage2")]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
@@ -165,8 +178,9 @@ class Space:
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
     def _near(self, net):
-        """Return (place, layer) of each change of one id that stays in the window and fits the
-        formula.
+        """Return [(place, layer), ...] of each possible change of one id.
+
+        The change stays in the window and fits the formula.
         """
         return [
             (i, layer)
@@ -179,10 +193,10 @@ class Space:
     def _with(self, net, i, layer):
         return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1 :]))
 
-    # descriptions
+    # ---- DESCRIPTIONS
 
     def pack(self, net):
-        """Return a candidate as plain JSON, without what all have in common."""
+        """Return a candidate as plain JSON, without what all candidates have in common."""
         return net.to_json()["layers"]
 
     def unpack(self, layers):
@@ -190,8 +204,10 @@ class Space:
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers))
 
     def key(self, net):
-        """Return a text that is equal for networks that compute the same up to the order of
-        operands."""
+        """Return a text that is equal for networks that compute the same.
+
+        The order of operands does not matter.
+        """
         return " | ".join(f"{_sorted(l.formula)} {l.stack}_{l.q}" for l in net.layers)
 
     def features(self, nets):
@@ -210,8 +226,9 @@ _layer = lru_cache(maxsize=4096)(Layer)
 
 
 def _dice(rng):
-    """Return f() -> uniform in [0, 1): Python's own, seeded by a numpy Generator; ten times as
-    fast.
+    """Return f() -> uniform in [0, 1), seeded by a numpy Generator.
+
+    Python's own generator is ten times as fast.
     """
     return random.Random(int(rng.integers(1 << 62))).random
 
@@ -228,7 +245,7 @@ def _sorted(formula):
 
 @lru_cache(maxsize=65536)
 def _indices(formula, id, searched):
-    """Return a layer's part of the features as coded."""
+    """Return a layer's part of the features, as coded."""
     if "formula" not in searched:
         return [id]
     linear, others = (id, len(IDS)) if "ids" in searched else (0, 1)
@@ -239,6 +256,6 @@ def _indices(formula, id, searched):
 
 
 def from_json(body):
-    """Return the Space of what `identity` gave."""
+    """Return the Space from what `identity` returned."""
     told = {name: value for name, value in body.items() if name != "grammar"}
     return Space(**told | {"start": read_net(body["start"])})

@@ -1,8 +1,8 @@
-"""What a network's feed-forward part does to the plane: EfficientBERT's Figure 5 (section 4.6).
+"""This module computes the surfaces of EfficientBERT's Figure 5 (section 4.6).
 
-The paper's recipe: two input channels on a square of -15 to 5, attention left out, weights 1,
-biases 0, LayerNorm "replaced by the simple average", z the mean output of the last layer. What that
-leaves open is a `Recipe`.
+They show what a network's feed-forward part does to the plane. The paper's recipe: two input
+channels on a square of -15 to 5, attention left out, weights 1, biases 0, LayerNorm "replaced by
+the simple average", z the mean output of the last layer. What that leaves open is a `Recipe`.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ import numpy as np
 from lib.model.formula import LINEAR, NUMPY, evaluate
 
 CHANNELS = 2
-LIMIT = 1e90  # magnitudes end here: two can still be multiplied, and a GELU takes the third power
+# Magnitudes end here: two can still be multiplied, and a GELU can take the third power.
+LIMIT = 1e90
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The open ends of Figure 5."""
+    """A Recipe settles what Figure 5 leaves open."""
 
-    # In LayerNorm's place: "pair", (h + f) / 2; "channels", the mean over both in each of them.
+    # In LayerNorm's place stands "pair", (h + f) / 2, or "channels", the mean over both channels.
     average: str = "pair"
-    residual: bool = True  # False: f(h) stands where h + f(h) would
-    # Inner channels: "whole", max(1, int(D / q)), because int(2 / q) is 0 for q > 2; "real", D / q.
+    residual: bool = True  # Without it f(h) stands in the place of h + f(h).
+    # Inner channels are "whole", max(1, int(D / q)), since int(2 / q) is 0 for q > 2, or they are
+    # "real", D / q.
     width: str = "whole"
-    points: int = 121  # on each axis
+    points: int = 121  # Each axis has so many points.
     low: float = -15.0
     high: float = 5.0
 
@@ -34,7 +36,10 @@ def bounded(a):
 
 
 def _linear(inner, width):
-    """Return the linear maps with weights 1. A real width e keeps both channels, each for e / 2."""
+    """Return the linear maps with weights 1.
+
+    A real width e keeps both channels, each with weight e / 2.
+    """
 
     def sums(count, gain=1.0):
         return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
@@ -47,10 +52,10 @@ def _linear(inner, width):
 
 
 def surface(net, recipe=None):
-    """Return (axis, z): coordinates [points], mean output [points, points], rows along the second
-    input.
+    """Return (axis, z) of a network: coordinates [points] and mean output [points, points].
 
-    Magnitudes end at LIMIT. Deterministic, float64.
+    Rows of z lie along the second input. Magnitudes end at LIMIT. The result is deterministic and
+    in float64.
     """
     recipe = recipe or Recipe()
     axis = np.linspace(recipe.low, recipe.high, recipe.points)
@@ -70,17 +75,20 @@ def surface(net, recipe=None):
 
 
 def symlog(z):
-    """arcsinh(z / 2) / ln 10: straight around 0, decades further out; 3 is 1000 and -3 is -1000."""
+    """Return arcsinh(z / 2) / ln 10.
+
+    It is straight around 0 and decades further out: 3 is 1000 and -3 is -1000.
+    """
     return np.arcsinh(z / 2) / np.log(10)
 
 
 def roughness(z):
     """Return how uneven a surface is, {name: value}, with z and both axes scaled to 0 to 1.
 
-    "variation": up and down along a line parallel to an axis, the mean of all lines; 1 if each
-    climbs the whole range. "steepest": the greatest slope along an axis; 1 for a plane along it.
-    "curvature": mean absolute second derivative along the axes; 0 for a plane. All are 0 for a
-    constant.
+    "variation" is the mean over all lines parallel to an axis of the way up and down; it is 1 if
+    each climbs the whole range. "steepest" is the greatest slope along an axis, 1 for a plane along
+    it. "curvature" is the mean absolute second derivative along the axes, 0 for a plane. All are 0
+    for a constant.
     """
     low, high = z.min(), z.max()
     if not high > low:
