@@ -38,15 +38,20 @@ def positive(text):
     return int(text)
 
 
+def listed(text):
+    """Return the words and whole numbers of a list such as "1,2", for argparse."""
+    return [int(word) if word.isdigit() else word for word in map(str.strip, text.split(","))]
+
+
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
 ABOUT = "of notebooks that take some, as in 1,2"
-PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
-COUNTED = "runs at once; by default as many as fit, on a GPU one"
-WORKERS = option("--workers", "-w", type=positive, help=COUNTED)
+PAGES = (PATTERN, PROFILE, DATA, MODEL)
+PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
+WORKERS = option("--workers", "-w", type=positive, help="runs at once; else as many as fit")
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -58,12 +63,8 @@ def named(args):
     """
     from lib.papers import grids
 
-    told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
-    scope, lists = grids.named(grids.profile_of(args.profile).name, *told), {}
-    for name in LISTS:
-        if text := getattr(args, name, None):
-            words = map(str.strip, text.split(","))
-            lists[name] = [int(word) if word.isdigit() else word for word in words]
+    scope = grids.named(grids.profile_of(args.profile).name, args.data, args.model)
+    lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.values(scope) | lists
 
 
@@ -92,13 +93,6 @@ def read(args, looked_up=True):
     return grids, absent, Store()
 
 
-def wanted(grids):
-    """Return the Specs of all variables `grid`, each once."""
-    from lib.page import notebook
-
-    return list(dict.fromkeys(spec for found in grids.values() for spec in notebook.wanted(found)))
-
-
 def report_lost(lost):
     """A line for each reason, which is told once for all that wait for the same input."""
     reasons = {}
@@ -112,6 +106,7 @@ def report_lost(lost):
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
+    from lib.page import notebook
     from lib.page.report import Book
     from lib.runs import sweep
 
@@ -121,7 +116,7 @@ def run(args, make=True):
     print(f"{book} shows how far it is", flush=True)
     try:
         if make:
-            specs = wanted({sheet.path: sheet.grids for sheet in book.sheets})
+            specs = notebook.wanted(*(sheet.grids for sheet in book.sheets))
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
@@ -144,6 +139,7 @@ def report(args):
 def plan(args):
     """what a run of these notebooks would take; all work in hand, and what did not finish"""
     from lib import data
+    from lib.page import notebook
     from lib.papers.grids import own_lines
     from lib.runs import sweep
 
@@ -152,7 +148,7 @@ def plan(args):
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
         print(*(own_lines(args.profile) if grids else ()), sep="\n")
         for path, found in grids.items():
-            specs = wanted({path: found})
+            specs = notebook.wanted(found)
             missing = sweep.missing(specs, store)
             every |= missing
             about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"

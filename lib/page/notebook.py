@@ -7,6 +7,7 @@ here both are errors, before anything runs.
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.paths import read_json, sha, write, write_json
-from lib.runs.spec import Spec, known
+from lib.runs.spec import known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
@@ -33,10 +34,6 @@ class Parameter:
     type: type
     default: object
     about: str
-
-    @property
-    def listed(self):
-        return isinstance(self.default, list)
 
 
 def find(patterns=()):
@@ -102,13 +99,13 @@ def check(path, values):
 
 def absurd(name, value, declared):
     """Why a value cannot be; "" where it can."""
-    kind = declared.type
-    if declared.listed and not isinstance(value, list):
+    kind, listed = declared.type, isinstance(declared.default, list)
+    if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
-    least = int(kind is int and not declared.listed and declared.default > 0)
+    least = int(kind is int and not listed and declared.default > 0)
     told = RANGE.search(declared.about)
     least, most = map(int, told.groups()) if told else (least, MOST[name.startswith("seed")])
-    for place, each in enumerate(items := value if declared.listed else [value]):
+    for place, each in enumerate(items := value if listed else [value]):
         if type(each) is not kind and not (kind is float and type(each) is int):
             return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"
         if each in items[:place]:
@@ -118,11 +115,15 @@ def absurd(name, value, declared):
     return ""
 
 
-def wanted(grids):
-    """Return the Specs of the variable `grid` of a notebook's grids, each once: what its page
-    makes.
-    """
-    return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
+def wanted(*grids):
+    """Return the Specs of the variable `grid` of notebooks' grids, each once: what pages make."""
+    return list(dict.fromkeys(row["spec"] for found in grids for row in found.get("grid", [])))
+
+
+def is_grid(value):
+    """Return whether the value of a variable is rows with Specs."""
+    rows = value if isinstance(value, list) else []
+    return bool(rows) and all(isinstance(row, dict) and "spec" in row for row in rows)
 
 
 def planned(path, values, looked_up=True):
@@ -146,13 +147,7 @@ def planned(path, values, looked_up=True):
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise ValueError(f"{Path(path).stem}: {why}") from error
-    return {
-        name: rows
-        for name, rows in names.items()
-        if isinstance(rows, list)
-        and rows
-        and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
-    }
+    return {name: rows for name, rows in names.items() if is_grid(rows)}
 
 
 def injected(history):
@@ -218,20 +213,19 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, before, scope = kept(path), committed().get(path.stem), grids.meant(values)
+    now, scope = kept(path), grids.meant(values)
+    before = committed().get(path.stem, {"parameters": {}, "cells": ""})
     mine = grids.values(scope)
     lines = scope.about() if isinstance(scope, grids.Own) else []
     words = [*grids.own_titles(scope), scope[:]]
-    if before is None:
-        lines.append("The notebook is none of the committed ones.")
-    else:
-        for name, was in before["parameters"].items():
-            if name not in mine and values.get(name, was) != was:
-                lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
-                words.append(f"{name}={str(values[name]).strip('[]')}")
-        if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
-            lines.append("Cells were changed.")
-            words.append("cells")
+    for name, was in before["parameters"].items():
+        if name not in mine and values.get(name, was) != was:
+            lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
+            words.append(f"{name}={str(values[name]).strip('[]')}")
+    if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
+        new = "The notebook is none of the committed ones."
+        lines.append("Cells were changed." if before["cells"] else new)
+        words.append("cells")
     if hand:
         lines.append("It is run by hand, so its cells may be others than those of the file.")
         words.append("by-hand")
@@ -245,10 +239,8 @@ def place(path, values, hand=False):
 
 def provenance(folder, name):
     """Return what the last cell of a page wrote; None where there is nothing, or half of it."""
-    try:
+    with suppress(OSError, ValueError):
         return json.loads((folder / f"{name}.json").read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def command(name, scope):

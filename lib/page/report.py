@@ -142,10 +142,8 @@ def card(sheet, profile, working):
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
     scope = grids.meant({"profile": profile} | sheet.values)
     how = notebook.command(sheet.path.stem, scope)
-    return {
+    return vars(sheet) | {
         "title": notebook.title(sheet.path),
-        "differs": sheet.differs,
-        "failed": sheet.failed,
         "body": None if sheet.failed else sheet.body,
         "waits": f"{len(sheet.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),

@@ -1,6 +1,5 @@
 """One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
 
-import hashlib
 import json
 import os
 import re
@@ -19,7 +18,8 @@ from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.paths import write
 
-CODE = ("data/published", "data/found.md", "lib")  # what pages come from
+# What pages come from.
+CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
 # Of the index: pages that are of no paper, those of each paper, and what is not standard.
 HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
 ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who hear them
@@ -28,24 +28,19 @@ ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who 
 @cache
 def code():
     """Return the digest of the code, of the published numbers, and of what was found."""
-    body = hashlib.sha256()
-    for place in map(paths.ROOT.joinpath, CODE):
-        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
-            if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json", ".md"):
-                body.update(file.read_bytes())
-    return body.hexdigest()
+    files = {file for each in CODE.split() for file in paths.ROOT.glob(each)}
+    return paths.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 def fingerprint(sheet, store):
     """Return the digest of all that a page shows: notebook, code, published numbers, results of its
     runs.
     """
-    body = hashlib.sha256((sheet.text + code()).encode())
+    results = []
     for row in sum(sheet.grids.values(), []):
         run = store.find(row["spec"])
-        told = (run.origin, run.metrics) if run else None
-        body.update(f"{row['spec'].name} {json.dumps(told)}".encode())
-    return body.hexdigest()[:16]
+        results.append([row["spec"].name, (run.origin, run.metrics) if run else None])
+    return paths.key_of(sheet.text, code(), results)
 
 
 @dataclass(eq=False)
@@ -81,10 +76,8 @@ class Sheet:
 def made_of(page):
     """Return the fingerprint that an HTML was made of, as its end tells; "" where it is not
     whole."""
-    if not page.exists():
-        return ""
-    found = re.search(r"<!-- (\w+) -->$", page.read_text(errors="replace")[-100:])
-    return found[1] if found else ""
+    end = page.read_text(errors="replace")[-100:] if page.exists() else ""
+    return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
 
 def make(sheet, store, digest):
