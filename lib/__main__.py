@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import closing
 
 from lib.runs import committed, paths
 
@@ -112,9 +113,8 @@ def run(args, make=True):
 
     began, lost, (scope, values) = time.monotonic(), {}, named(args)
     grids, absent, store = read(args)
-    book = Book(scope, values, grids, absent, store)
-    print(f"{book} shows how far it is", flush=True)
-    try:
+    with closing(Book(scope, values, grids, absent, store)) as book:
+        print(f"{book} shows how far it is", flush=True)
         if make:
             specs = notebook.wanted(*(sheet.grids for sheet in book.sheets))
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
@@ -123,8 +123,6 @@ def run(args, make=True):
                 lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
             report_lost(lost)
         failed = book.finish()
-    finally:
-        book.close()
     print(*book.answers(), f"{book}  ({time.monotonic() - began:.0f} s)", sep="\n")
     return failed or bool(lost)
 
@@ -168,12 +166,11 @@ def plan(args):
 @command(RUN)
 def show(args):
     """one run: its scores, how it was made, its status and all metrics"""
-    from lib.export import card
-    from lib.export.opened import named, task_of
+    from lib.export import card, opened
     from lib.runs.spec import from_json
 
-    found = named(args.run)
-    scores = card.measured(found, task_of(found)).items()
+    found = opened.named(args.run)
+    scores = card.measured(found, opened.task_of(found)).items()
     print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
     print(*card.steps(from_json(found.spec)), sep="\n")
     for name in ("status", "metrics"):
@@ -190,12 +187,10 @@ def show(args):
 )
 def export(args):
     """write a run's model as a folder that transformers opens, checked, with a model card"""
-    from pathlib import Path
-
     from lib.export import card, export, opened
 
     run = opened.weights(opened.named(args.run), args.keep)
-    folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
+    folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
     told = export(run.model, folder, labels, args.onnx)
@@ -208,7 +203,7 @@ def export(args):
 @command(
     WORKERS,
     BACKEND,
-    option("--claims", default="", help="such as G1,N1; all without"),
+    option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
 )
 def evidence(args):
@@ -216,8 +211,7 @@ def evidence(args):
     from lib.page import evidence as queue
     from lib.runs.store import Store
 
-    claims = queue.chosen([name for name in args.claims.split(",") if name])
-    store = Store()
+    claims, store = queue.chosen(args.claims), Store()
     if args.list:
         print(*queue.listed(claims, store), sep="\n")
         return 0

@@ -33,7 +33,6 @@ from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
-from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
@@ -161,7 +160,7 @@ class Page:
             figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
         svg = drawn(figure)
         self._write(f"{stem}.svg", svg)
-        with whole(self.folder / f"{stem}.png") as place:
+        with paths.whole(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
@@ -171,7 +170,7 @@ class Page:
         return f"{self.id}.{name}" if name else self.id
 
     def _write(self, name, text):
-        write(self.folder / name, paths.scrubbed(text))
+        paths.write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
     def finish(self, checks=(), *deviations, claims=None, answer=()):

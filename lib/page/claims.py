@@ -15,7 +15,6 @@ from math import isfinite
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib.measure import cells, claims, stats
-from lib.measure.claims import Verdict
 from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
 from lib.runs import paths, sweep
@@ -94,9 +93,7 @@ def judge(line, scale, look, taught):
     if line["cannot"] and (scale == SCALE or not line["cells"]):
         return undecided(line, line["cannot"])
     if not line["cells"]:
-        why = "background, not to be judged" if line["role"] == "background" else line["rule"]
-        why = f"no comparison or formula decides it: {why}"
-        return Verdict(line["id"], "NOT_RUN", "not measured", why)
+        return claims.Verdict(line["id"], "NOT_RUN", "not measured")
     line = line if scale == SCALE else line | {"seeds": ""}
     own = [
         sweep.joined(row | dict(zip(("run", "state"), look(row["spec"]), strict=True)))
@@ -126,7 +123,7 @@ def teachers(scale, look, spec):
 
 
 def undecided(line, why):
-    return Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
+    return claims.Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
 
 
 def computed(line):
@@ -148,7 +145,7 @@ def computed(line):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = checks.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
-    return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
+    return claims.Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
 
 
 def corrected(by_id):
@@ -211,10 +208,7 @@ def lines(by_id):
             sizes = (e.mean, e.low, e.high) if e else ("", "", "")
             seeds, last = f"{r.done} of {r.planned}", (r.printed, None, r.why)
             told.append((id, r.cell.text, r.task, r.unit, r.word, *sizes, seeds, *last))
-    return [
-        tuple("" if v is None else round(v, 8) if type(v) is float else v for v in line)
-        for line in told
-    ]
+    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in told]
 
 
 # ---- ALL TOGETHER

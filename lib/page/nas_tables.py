@@ -6,7 +6,6 @@ import numpy as np
 
 from lib.measure import compare
 from lib.papers import nas, published
-from lib.papers.nas import COLUMNS
 
 
 def rows(profile, models, tasks, seeds, ratios):
@@ -36,7 +35,7 @@ def landed(frame, source):
     }
 
 
-def measured(runs, searches, columns=COLUMNS):
+def measured(runs, searches, columns=nas.COLUMNS):
     """Return the scores of runs, and where the searches behind them `landed`, as parts of a table
     (lib.measure.compare.table).
     """
@@ -50,7 +49,7 @@ def show(page, runs, searches, printed=(), caption=None):
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(page, runs, base, printed=(), columns=COLUMNS, than="the row"):
+def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the row"):
     """Draw how much the model `base` scores above each other one, and what is printed of it."""
     from lib.page import plot  # grids are read without it
 

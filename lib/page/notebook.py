@@ -16,7 +16,6 @@ from typing import get_args
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import read_json, sha, write, write_json
 from lib.runs.spec import known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
@@ -186,20 +185,20 @@ def kept(path):
         if "parameters" not in cell["metadata"].get("tags", [])
     ]
     defaults = {name: each.default for name, each in parameters(path).items()}
-    return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
+    return {"parameters": defaults, "cells": paths.sha(json.dumps(others).encode())[:16]}
 
 
 def committed():
     """Return {name: what is `kept` of it} of the committed notebooks."""
-    return read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
+    return paths.read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
 
 
 def tidy():
     """Normalise every notebook and note what is committed of it. Returns the files that changed."""
     there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
-        write(path, normalised(path.read_text()))
-    write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+        paths.write(path, normalised(path.read_text()))
+    paths.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
     return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
 
 
@@ -232,7 +231,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
+    key = paths.sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 

@@ -19,7 +19,6 @@ from lib.page import checks, claims, evidence, notebook
 from lib.runs import paths
 from lib.runs.committed import FILES, FIX, changed, seen
 from lib.runs.execute import one_line
-from lib.runs.paths import write
 
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
@@ -154,6 +153,6 @@ def wrong(store, renew=False):
     now = made(store)
     if renew:
         for path, text in now.items():
-            write(path, text)
-        return write(place, "".join(seen())) or []
+            paths.write(path, text)
+        return paths.write(place, "".join(seen())) or []
     return [line for path, text in now.items() for line in differences(path, text)]
