@@ -69,13 +69,13 @@ def named(args):
     return scope, grids.values(scope) | lists
 
 
-def read(args, looked_up=True):
+def read(args):
     """Return the notebooks of a command's pattern: ({path: {variable: rows}}, {path: error},
     store).
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or a
     parameter, data or model does not suit. Notebooks that lack a parameter which the command names
-    are left out. looked_up: with the rows that pages look up and do not make.
+    are left out.
     """
     from lib.page import notebook
     from lib.runs.store import Store
@@ -87,7 +87,7 @@ def read(args, looked_up=True):
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
         try:
-            grids[path] = notebook.planned(path, values, looked_up)
+            grids[path] = notebook.planned(path, values, looked_up=False)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}")
@@ -142,7 +142,7 @@ def plan(args):
     from lib.runs import sweep
 
     with data.planning() as absent:
-        grids, cannot, store = read(args, looked_up=False)
+        grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
         print(*(own_lines(args.profile) if grids else ()), sep="\n")
         for path, found in grids.items():

@@ -1,10 +1,12 @@
 """One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
 
+import csv
 import json
 import os
 import re
 import tempfile
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,11 +29,21 @@ def code():
     return paths.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
+@cache
+def shown():
+    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
+    found, path = defaultdict(list), paths.records_root() / "runs.csv"
+    for line in csv.DictReader(path.read_text().splitlines() if path.exists() else ()):
+        found[line["page"]] += [line["run"]] * (line["profile"] == "mini")
+    return found
+
+
 def fingerprint(sheet, store):
     """Return the digest of all that a page shows: notebook, code, published numbers, results of its
-    runs.
+    runs, and which of the runs at mini are recorded.
     """
-    results = []
+    names = shown().get(sheet.path.stem, ())
+    results = [name for name in names if (store.records / name).exists()]
     for row in sum(sheet.grids.values(), []):
         run = store.find(row["spec"])
         results.append([row["spec"].name, (run.origin, run.metrics) if run else None])
