@@ -454,15 +454,15 @@ def advice(whole, low, floors):
     rows = [("Whole", 0, 100.0, whole, whole - 5), ("Width 6/12", 6, 50.0, low + 5, low)]
     points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
     points = points.assign(method=["Whole", "Width"], high=points["score"] + 5, seeds=1)
-    said, page = [], SimpleNamespace(note=print)
-    page.answer = said.append
+    page = SimpleNamespace(note=print)
     names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
     names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
     found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
     named = SimpleNamespace(AXES=frontier.AXES, named=lambda rows: found)
     there = SimpleNamespace(there=lambda frame: frame)
-    exec(cell, names | dict(frontier=named, runs=SimpleNamespace(own=0), compare=there))
-    return said[0]
+    names |= dict(frontier=named, runs=SimpleNamespace(own=0), compare=there)
+    exec(cell, names)
+    return names["answer"][0]
 
 
 def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
