@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from lib.runs.executors import Need
 from lib.runs.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
-make = partial(sweep.make, progress=False)
+make = sweep.make
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 
 
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(claims, store):
-    assert evidence.gather(claims[:2], store, workers=1, progress=False) == {}
+    assert evidence.gather(claims[:2], store, workers=1) == {}
     for spec in (small(64).at(10), small(64).at(11), importance(small(64)).at(10)):
         assert (store.records / spec.name).exists() and store.find(spec).env["commit"]
         assert not store.find(spec).model.exists()
@@ -70,9 +70,9 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     other = claim("A3", importance(small(64), batch=4))
     every = evidence.checks.claims() | {"A3": other}
     monkeypatch.setattr(evidence.checks, "claims", lambda: every)
-    assert evidence.gather(claims[1:2], store, workers=1, progress=False) == {}
+    assert evidence.gather(claims[1:2], store, workers=1) == {}
     assert store.find(small(64).at(10), weights=True)
-    assert evidence.gather([other], store, workers=1, progress=False) == {}
+    assert evidence.gather([other], store, workers=1) == {}
     assert store.find(small(64).at(10)) and store.find(small(64).at(10), weights=True) is None
 
 

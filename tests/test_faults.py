@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 
 import pytest
@@ -149,7 +149,7 @@ def alike(a, b):
     """Asserts that two runs are the same; of a search its history, line by line."""
     if list(b.folder.rglob("*.safetensors")):
         return same_run(a, b)
-    one, two = ([line["digest"] for line in run.lines("history.jsonl")] for run in (a, b))
+    one, two = ([line | {"seconds": 0} for line in run.lines("history.jsonl")] for run in (a, b))
     assert one == two and a.metrics["net"] == b.metrics["net"]
 
 
@@ -193,12 +193,15 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         cases["search"] = (searches[0].runs, search, search.name)
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
         sound[search] = searches[0].find(search)
+    # The history of a search has no digests until the run has its manifest.
+    spared = defaultdict(tuple, {"unfinished search": ("history.jsonl",)})
     for number in range(count):
         what = list(cases)[number % 4 if number % 9 else number // 9 % len(cases)]
         place, spec, damaged = cases[what]
         shutil.copytree(place, folder := tmp_path / "copy")
         there = Store(folder, folder / "records")
-        name, kind = dice.choice(every_file(folder / damaged)), dice.choice(KINDS)
+        files = [name for name in every_file(folder / damaged) if name.name not in spared[what]]
+        name, kind = dice.choice(files), dice.choice(KINDS)
         damage(folder / damaged / name, kind, dice)
         assert what != "record" or there.find(spec) is None
         store.say.cache_clear()
@@ -282,7 +285,7 @@ import json
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
-    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1, progress=False)
+    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -301,7 +304,8 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
     words = [sys.executable, str(tmp_path / "run.py"), str(there.runs), str(tmp_path / "spec.json")]
-    command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    how = {"text": True, "start_new_session": True, "env": os.environ | {"TQDM_DISABLE": "1"}}
+    command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while not store.ledger(there.part(spec)).get("progress") and time.monotonic() < deadline:
         time.sleep(0.1)

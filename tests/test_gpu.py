@@ -40,7 +40,7 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
 
 def test_a_sweep_on_gpus_makes_what_is_asked(store):
     specs = [on_card(importance(teacher())).at(seed) for seed in range(3)]
-    assert sweep.make(specs, store, 2, progress=False) == {}
+    assert sweep.make(specs, store, 2) == {}
     assert all(store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs)
 
 

@@ -158,7 +158,7 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     words = [sys.executable, "-c", HOLD, str(path)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
-    with pytest.raises(Timeout), locked(path):
+    with pytest.raises(Timeout), locked(path, 0.2):
         pass
     assert alive(path)
     process.send_signal(signal.SIGKILL)

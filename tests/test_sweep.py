@@ -46,7 +46,7 @@ def long(seed=0):
     return teacher(rows=2000, epochs=50).at(seed)
 
 
-make = partial(sweep.make, workers=1, progress=False)
+make = partial(sweep.make, workers=1)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
     dice = np.random.default_rng(0)
     specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
     took = [dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs]
-    bar = sweep.Bar(specs, store, SimpleNamespace(slots=2), False)
+    bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
     assert bar.left([0.0] * 40) is None
     for spec, seconds in zip(specs[:2], took, strict=False):
         noted(bar.clock, spec, 30 * seconds)

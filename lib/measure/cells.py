@@ -1,19 +1,20 @@
-"""The cells of a claim: what is compared with what, and where the result is to lie. Free of torch.
+"""This module reads the cells of a claim. It is free of torch.
 
-The `cells` of a row of `claims.csv` are told by the labels of the grid of its page:
+A cell says what is compared with what, and in which region the result must lie. The column `cells`
+of `claims.csv` writes it with the labels of the rows of the page's grid:
 
-    Ghost > Prune @ m=3                        the score lies above; < below
-    F = 12 ~ F = 4 +- 0.5 @ m=1                within 0.5 of each other
-    DWConv >= Conv1D_S - 0.5                   not below by 0.5; A <= B + 0.5: not above by it
-    Ghost [m=6] >= Plain [m=12] - 0.5          each in rows of its own
-    A over B > C over D                        one difference above another
-    k = 3 | k = 5 | k = 9 < value 0            a slope, per doubling of the last numbers
-    per decade :: 10 % NAS | 30 % NAS > value 0     other weights of the points (WEIGHTS)
-    kept weights :: BERT > BERMo @ task=each   another measure of the runs, on each task
-    diverged :: BERMo = value 0                in no run
+    Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
+    F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
+    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B + 0.5: higher.
+    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own place in brackets.
+    A over B > C over D                        The first difference is larger than the second.
+    k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
+    per decade :: 10 % NAS | 30 % NAS > value 0     The points have other weights (WEIGHTS).
+    kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
+    diverged :: BERMo = value 0                The measure is 0 in every run.
 
-All of them but the last are contrasts: sums of scores or measures with weights, and a region in
-which the 95 % interval is to lie. The label * is any model, the value * any that is there.
+All of them but the last are contrasts: weighted sums of scores or measures, and a region in which
+the 95 % interval must lie. The label * stands for any model, the value * for any value.
 """
 
 import re
@@ -34,9 +35,12 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-SAID = paths.toml(Path(__file__).with_suffix(".toml"))["SAID"]  # what stands for parts of a cell
-TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}  # how each sign takes its margin
-WEIGHTS = {  # f(x) -> weights of the points of a line
+# These patterns in a cell are replaced by these words where a reader sees it.
+SAID = paths.toml(Path(__file__).with_suffix(".toml"))["SAID"]
+# Each sign of a cell allows these signs before its margin.
+TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
+# Each function maps the x of the points of a line to their weights.
+WEIGHTS = {
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
     "per decade": lambda x: stats.slope_weights(np.log10(x)),
     "per step": stats.slope_weights,
@@ -46,34 +50,37 @@ WEIGHTS = {  # f(x) -> weights of the points of a line
 
 @dataclass(frozen=True)
 class Form:
-    """A model, or one above another: ((label, ((column, values with "/" between), ...)), ...)."""
+    """A Form is one model, or one model above another, each with its place.
+
+    It has the form ((label, ((column, values with "/" between), ...)), ...).
+    """
 
     models: tuple
 
     def parts(self, rows):
-        """Return the rows that have each of its models."""
+        """Return [the rows that fit a model] for each model of this Form."""
         return [[row for row in rows if fits(row, *model)] for model in self.models]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A contrast of Forms and the region (low, high) in which it is to lie."""
+    """A Cell is a contrast of Forms and the region (low, high) in which it must lie."""
 
     text: str
-    measure: str  # one of MEASURES; "" for the score
-    about: str  # what the measure takes in brackets
-    terms: tuple  # of (weight, Form)
-    bounds: tuple[float, float]  # both 0: it is to be 0 in each run
-    slope: str  # one of WEIGHTS; "" for none
+    measure: str  # It is one of MEASURES, or "" for the score.
+    about: str  # The measure takes this text in brackets.
+    terms: tuple  # Each term is a pair (weight, Form).
+    bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
+    slope: str  # It is one of WEIGHTS, or "" where the cell has no slope.
 
     @property
     def each(self):
-        """Whether it is judged on each task by itself."""
+        """Whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
 
     @property
     def words(self):
-        """Return the text for the eye: "k = 3 > k = 1 at 3/12"."""
+        """Return the text of the Cell as a reader sees it: "k = 3 > k = 1 at 3/12"."""
         told = self.text
         for pattern, words in SAID.items():
             told = re.sub(pattern, words, told)
@@ -81,37 +88,40 @@ class Cell:
 
     @property
     def models(self):
-        """The (label, where) of all its Forms, each once."""
+        """Return the (label, place) of all models of the Forms, each once."""
         return list(dict.fromkeys(model for _, form in self.terms for model in form.models))
 
 
 def labelled(row):
-    """Return the label of a row of a grid: its model, else its network."""
+    """Return the label of a row of a grid: its model or, without one, its network."""
     return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
 
 
 def fits(row, label, where):
-    """Whether a row has a label, or is of a recipe of that name, and these values."""
+    """Whether a row has a label, or a recipe of this name, and the values of a place.
+
+    where: ((column, values), ...), with "/" between values.
+    """
     return label in ("*", labelled(row), row.get("recipe")) and all(
         any(same(row.get(key), value) for value in values.split("/")) for key, values in where
     )
 
 
 def same(value, text):
-    """Whether a value is the one of a text; a frame may have turned 3 into 3.0."""
+    """Whether a value is meant by a text. A DataFrame may have turned 3 into 3.0."""
     if value is None or value != value:
         return False
     return text in ("*", str(value)) or (isinstance(value, float) and text == f"{value:g}")
 
 
 def places(text):
-    """Return ((column, values), ...) of "m=3, task=CoLA"."""
+    """Return ((column, values), ...) of a text such as "m=3, task=CoLA"."""
     told = (tuple(each.split("=", 1)) for each in (text or "").split(", ") if each)
     return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in told)
 
 
 def form(text, where):
-    """Return the Form of "A [m=3]" or "A over B [m=3]", where A may have a place of its own."""
+    """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a place."""
     told = [
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups() for part in text.split(" over ")
     ]
@@ -119,7 +129,7 @@ def form(text, where):
 
 
 def side(text, where, slope):
-    """Return ((weight, Form), ...) of one side of a cell."""
+    """Return [(weight, Form), ...] of one side of a cell."""
     parts = text.split(" | ")
     forms = [form(part, where) for part in parts]
     if len(parts) == 1:
@@ -130,12 +140,12 @@ def side(text, where, slope):
 
 @cache
 def parsed(text):
-    """Return the Cells of a claim. Raises ValueError, naming the cell, where one is none."""
+    """Return the Cells of a claim. Raises ValueError that quotes a cell which cannot be read."""
     return [cell(part) for part in text.split("; ") if part]
 
 
 def cell(text):
-    """Return the Cell of one text; see `parsed`."""
+    """Return the Cell of one text, as `parsed` does for several."""
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
@@ -155,13 +165,13 @@ def cell(text):
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
         known("measure", measure, MEASURES)
-    elif not abs(level) < 1e-9:  # nan where labels of a line have no number
+    elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
         raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
     return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 
 
 def scored(spec):
-    """Whether a run of a Spec is scored on examples that another model can be paired on."""
+    """Whether the step of a Spec scores examples, so that two models can be paired on them."""
     return spec.step in compare.SCORED
 
 

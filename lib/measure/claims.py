@@ -1,15 +1,15 @@
-"""Claims: from the runs that a claim's cells name to one word. Free of torch.
+"""This module turns the runs that a claim's cells name into one word. It is free of torch.
 
 A claim is a row of `claims.csv`. `judge` takes the collected rows of the grids of its pages. For
-each cell (`lib.measure.cells`) it estimates the contrast with its 95 % interval and reads from it
-whether the contrast lies in the region of the cell. `Result.word` is the one place that turns an
-interval into a word.
+each cell (`lib.measure.cells`) it estimates the contrast with its 95 % interval, and tells whether
+the contrast lies in the region of the cell. `Result.word` is the one place that turns an interval
+into a word.
 
-A claim is judged once all its planned seeds are there, and never before. It holds when all its
-cells do, or as many as its column `least` says; so its p is the largest p of its cells
-(intersection-union), or that of a partial conjunction. The opposite of one cell is enough to
-contradict it, and one cell to hold it in part: both are read after correction over the cells.
-`after_holm` corrects over the central claims of a paper.
+A claim is judged when the runs of all its planned seeds have ended, and never before. It holds when
+all its cells hold, or as many as its column `least` says. So its p is the largest p of its cells
+(intersection-union), or that of a partial conjunction. One cell is enough to contradict a claim,
+and one cell to hold it in part; both are read after correction over the cells. `after_holm`
+corrects over the central claims of a paper.
 
 A comparison of models that learned nothing decides nothing: `untestable` says which and why.
 """
@@ -28,35 +28,37 @@ from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows
 from lib.measure.measures import MEASURES, ranked
 from lib.runs import paths
 
-# Texts: of each word (its mark, how it is counted, one line), of each word for a check of printed
-# numbers, and how verdicts are to be read.
+# WORDS has the mark, the name in counts and one line of each word. CHECKS has the text of each word
+# where printed numbers are checked. READING tells how verdicts are to be read.
 WORDS, CHECKS, READING = map(
     paths.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05
-DIFFER = 10 / 12  # of the scores of things that are ranked
+DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
 FINAL = ("CONFIRMED", "CONTRADICTED", "PARTIAL")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One cell of a claim as measured, on some tasks."""
+    """A Result is one cell of a claim as it was measured on some tasks."""
 
     cell: Cell
-    task: str  # the tasks over which it is a mean, with "/" between; "" for none
+    task: str  # The result is a mean over these tasks, with "/" between; "" stands for none.
     estimate: stats.Estimate | None
-    done: int  # seeds of which all runs are there
+    done: int  # All runs of so many seeds have ended.
     planned: int
-    printed: float | None = None  # what the paper prints of the same cell and tasks
-    why: str = ""  # it cannot be tested
-    beside: bool = False  # one task of a mean over several: shown, and not part of the verdict
-    partly: bool = False  # a mean over those tasks alone that can be tested
+    printed: float | None = None  # The paper prints this value of the same cell and tasks.
+    why: str = ""  # This is the reason why the cell cannot be tested.
+    beside: bool = False  # The result is one task of a mean. It is shown and not judged.
+    partly: bool = False  # Some tasks cannot be tested, and the mean is over the others.
 
     @property
     def word(self):
-        """The word on this cell: whether its interval lies in its region, and what forbids to read
-        it."""
+        """Return the word on this cell.
+
+        It tells whether the interval lies in the region of the cell, or why that is not told.
+        """
         (low, high), e = self.cell.bounds, self.estimate
         if self.why:
             return "NOT_TESTABLE"
@@ -75,13 +77,13 @@ class Result:
 
     @property
     def toward(self):
-        """Two-sided p that it lies in its region: the larger one of both ends."""
+        """Return the two-sided p that the value lies in the region: the larger p of both ends."""
         low, high = self.cell.bounds
         return max(beyond(self.estimate, low, 1), beyond(self.estimate, high, -1))
 
     @property
     def against(self):
-        """Two-sided p that it lies outside."""
+        """Return the two-sided p that the value lies outside of the region."""
         low, high = self.cell.bounds
         return min(beyond(self.estimate, low, -1), beyond(self.estimate, high, 1))
 
@@ -92,7 +94,7 @@ class Result:
 
     @property
     def size(self):
-        """The estimate, and its interval where the planned seeds are there."""
+        """Return the estimate as text, with its interval where the planned seeds are complete."""
         digits = 1 if self.unit == "points" or self.unit.startswith("points of") else 3
         text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
         if not self.cell.measure and self.estimate.n_tasks <= self.task.count("/"):
@@ -114,34 +116,36 @@ class Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The word on a claim, and what it rests on."""
+    """A Verdict is the word on a claim, and the Results that it rests on."""
 
     claim: str
-    verdict: str  # one of WORDS
+    verdict: str  # It is one of WORDS.
     measured: str
     note: str = ""
     scale: str = "any scale"
-    kind: str = "arithmetic"  # or "finding"
-    p: float | None = None  # two-sided, of what the word says by itself; None where there is none
-    holm: float | None = None  # the same after Holm over the claims of its paper
+    kind: str = "arithmetic"  # The other kind is "finding".
+    p: float | None = None  # It is the two-sided p of this word by itself, where there is one.
+    holm: float | None = None  # It is p after Holm's correction over the claims of the paper.
     results: tuple[Result, ...] = ()
 
     def __getitem__(self, key):
-        """Return the part whose cells have a text, or that is of a task; see `__str__`."""
+        """Return the Verdict with those Results alone that are of a task, or whose cells have a
+        text.
+
+        So "{N1[STS-B][10 %]}" in a text is a measured figure; see `__str__`.
+        """
         found = [r for r in self.results if r.task == key]
         found = found or [r for r in self.results if key in r.cell.text]
         return replace(self, results=tuple(found))
 
     @property
     def printed(self):
-        """What the paper prints of the first cell, as text."""
+        """Return the value that the paper prints of the first cell, as text."""
         told = [r for r in self.results if r.printed is not None]
         return f"{told[0].printed:+.1f}" if told else "nothing"
 
     def __str__(self):
-        """Return the first cell in words, so that "{N1[STS-B][10 %]}" in a text is a measured
-        figure.
-        """
+        """Return the size of the first cell that was measured, or why it could not be tested."""
         first = next((r for r in self.results if r.estimate or r.why), None)
         if first is None or first.why:
             return "not testable" if first else "not measured yet"
@@ -150,15 +154,16 @@ class Verdict:
 
     @property
     def seeds(self):
-        """(done, planned) of the thinnest cell; None where nothing is counted in seeds."""
+        """Return (done, planned) of the cell with fewest seeds done; None without any cell."""
         own = [(r.done, r.planned) for r in self.results if not r.beside]
         return min(own, default=None)
 
 
 def beyond(e, end, side):
-    """Return the two-sided p of an Estimate above (side 1) or below (side -1) an end of its region.
+    """Return the two-sided p that an Estimate lies above or below an end of its region.
 
-    At 0 it is that of the Estimate, else read off its 95 % interval: 0.05 where that touches it.
+    side: 1 for above, -1 for below. At 0 it is the p of the Estimate. At another end it is read off
+    the 95 % interval: it is 0.05 where the interval touches the end.
     """
     if not isfinite(end):
         return 0.0 if (end < 0) == (side > 0) else 1.0
@@ -172,7 +177,7 @@ def beyond(e, end, side):
 
 
 def conjunction(p, least):
-    """p that at least so many of some hypotheses are false (Benjamini and Heller 2008)."""
+    """Return p that at least so many of some hypotheses are false (Benjamini and Heller 2008)."""
     return min(1.0, (len(p) - least + 1) * sorted(p)[least - 1])
 
 
@@ -182,18 +187,19 @@ def conjunction(p, least):
 def verdict(results, least=""):
     """Return (word, p) on a claim from the Results of its cells.
 
-    least: how many cells the claim asks for, as text: "7", "half" for more than half, "all" where
-    the opposite of one contradicts it even where others hold, "" where they then hold it in part.
+    least: how many cells the claim asks for, as text. "7" is a number, "half" means more than half,
+    and "all" means that one opposite contradicts the claim even where other cells hold. With "" the
+    claim then holds in part.
     """
     judged = [r for r in results if not r.beside]
-    # a task that cannot be tested leaves
+    # A task that cannot be tested does not count.
     asked = [r for r in judged if not (r.why and r.cell.each)]
     words = [r.word for r in asked]
     if not any(word != "NOT_TESTABLE" for word in words):
         return "NOT_TESTABLE", None
     never = all(low == high for low, high in (r.cell.bounds for r in asked))
     if never and "CONTRADICTED" in words:
-        return "CONTRADICTED", None  # one run is enough
+        return "CONTRADICTED", None  # One run is enough.
     if {"OPEN", "NOT_RUN"} & {*words}:
         return "OPEN" if {*words} - {"NOT_RUN"} else "NOT_RUN", None
     if never:
@@ -217,10 +223,10 @@ def verdict(results, least=""):
 
 
 def after_holm(alone):
-    """Return {claim: (word, p)} of the central claims of a paper, read after Holm over them.
+    """Return {claim: (word, p)} of the central claims of a paper after Holm's correction over them.
 
-    told: the same as each stands by itself. Claims whose seeds are not there yet count with p = 1,
-    so that no word turns back when they are.
+    alone: {claim: (word, p)} of each claim by itself. A claim whose seeds are not complete counts
+    with p = 1, so that no word is taken back when they are.
     """
     family = [id for id, (word, p) in alone.items() if p is not None or word in ("OPEN", "NOT_RUN")]
     p = stats.holm([1.0 if alone[id][1] is None else alone[id][1] for id in family])
@@ -236,10 +242,10 @@ def after_holm(alone):
 def judge(line, rows, metric_of, teachers, scale, printed=None):
     """Return the Verdict on a claim from the collected rows of its cells.
 
-    line: its row of claims.csv. rows: see `lib.runs.sweep.joined`. metric_of: {task: columns}
-    (`lib.measure.compare.pairs`). teachers: f(Spec) -> runs that it is to come near.
-    printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
-    rows.
+    line: the row of claims.csv. rows: rows as `lib.runs.sweep.joined` returns them. metric_of:
+    {task: Columns} as in `lib.measure.compare.pairs`. teachers: f(Spec) -> the runs whose scores
+    its model should approach. printed: {(cell, task): points}, see `Result`. Raises LookupError
+    that names what is missing, where no cell has rows.
     """
     results, absent, seen, lost, away = [], {}, {}, set(), set()
     for one in parsed(line["cells"]):
@@ -248,11 +254,8 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
         except LookupError as error:
             absent[f"not at this scale: {error.args[0]}"] = error.args[0]
             continue
-        runs = (
-            one.measure,
-            one.bounds,
-            *(frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)),
-        )
+        specs = [frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)]
+        runs = one.measure, one.bounds, *specs
         if runs in seen:
             absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue
@@ -277,8 +280,9 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
 
 
 def measured(one, rows, metric_of, teachers, line):
-    """Return the Results of one Cell on its rows: on each task, or on all that can be tested and on
-    each beside.
+    """Return the Results of one Cell on its rows.
+
+    They are one for each task, or one for all tasks that can be tested with one for each beside it.
     """
     of = {}
     for row in rows:
@@ -314,7 +318,7 @@ def measured(one, rows, metric_of, teachers, line):
 
 
 def seeds(text):
-    """Return the planned seeds of "10 to 14" or "10"; none of ""."""
+    """Return the planned seeds of "10 to 14" or "10"; "" has none."""
     ends = [int(each) for each in text.split(" to ") if each]
     return range(ends[0], ends[-1] + 1) if ends else ()
 
@@ -323,12 +327,11 @@ def seeds(text):
 
 
 def untestable(one, rows, metric_of, teachers, groups=(), may_fail=""):
-    """Why the runs of a Cell on some tasks decide nothing; "" where they do.
+    """Return why the runs of a Cell on some tasks decide nothing, or "" where they do.
 
-    In at least half of its runs a model is no better than chance, gives one answer, diverged though
-    the cell is not about that, or has less than half of its teacher's score; or two models give the
-    same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
-    with "; " between, are spared: that they fail is what the claim says.
+    One reason is that at least half of a model's runs have a `fault`. Another is that two models
+    give the same answers on all rows, or that too few of the ranked scores differ. may_fail: the
+    models whose failing is what the claim says, with "; " between; they are spared.
     """
     for (label, where), part in parts_of(one, rows):
         if label in may_fail.split("; "):
@@ -351,12 +354,16 @@ def untestable(one, rows, metric_of, teachers, groups=(), may_fail=""):
 
 
 def fault(row, measure, metric_of, teachers):
-    """Return what makes one run decide nothing, in words; "" for nothing."""
+    """Return in words what makes one run decide nothing, or "" where nothing does.
+
+    The run diverged and `measure` is another one, it gives one answer, it is no better than chance,
+    or it has less than half of the score of its teacher.
+    """
     run, task = row["run"], row["task"]
     if row.get("diverged") in (True,):
         return "" if measure == "diverged" else f"it diverged on {task}"
     column = metric_of[task][0]
-    if not row.get(column.key, np.nan) > -inf:  # it has no such score
+    if not row.get(column.key, np.nan) > -inf:  # The run has no such score.
         return ""
     score, chance, one = level(run, column)
     if one:
@@ -373,20 +380,20 @@ def fault(row, measure, metric_of, teachers):
 def level(run, column):
     """Return (score of a run in points, what chance reaches, whether it gives one answer alone).
 
-    Chance reaches two standard errors above what the most frequent class has, and above 0 where the
-    score is a correlation.
+    Chance reaches two standard errors above the share of the most frequent class, or above 0 where
+    the score is a correlation.
     """
     told = compare.judged(run, column)
     labels, said, n = told["labels"], told["said"], len(told["labels"])
     if column.metric in ("accuracy", *stats.MARKS):
-        if column.metric in stats.MARKS:  # of a model that answers no question
+        if column.metric in stats.MARKS:  # A model may answer no question.
             most = float(np.mean(labels < 0))
         else:
             most = np.unique(labels, return_counts=True)[1].max() / n
         chance = most + 2 * (most * (1 - most) / n) ** 0.5
     elif column.metric == "f1":
         most = float(np.mean(labels == 1))
-        chance = 2 * most / (1 + most)  # of a model that says 1 to all
+        chance = 2 * most / (1 + most)  # A model may say 1 to all rows.
     else:
         chance = 2 / n**0.5
     score = stats.weighted_score(column.metric, [said], labels, np.ones((1, n)))[0, 0]

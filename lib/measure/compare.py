@@ -1,7 +1,8 @@
-"""From collected runs to scores, pairs for the statistics, and the short texts of tables.
+"""This module has scores of collected runs, their Pairs for the statistics, and short texts of
+tables.
 
-All of them are of the same rows, those of `judged`: what a reader takes off two cells of a table is
-what a verdict on them says.
+All of them are of the rows that `judged` returns. So the difference between two cells of a table is
+the one that a verdict on them uses.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ import numpy as np
 from lib import data
 from lib.measure.stats import MARKS, SEEDS, Pair, paired_difference, predicted, weighted_score
 
-# Steps that score the model which they make. A search scores soft masks, so it is left out: the
+# These steps score the model that they make. A search scores soft masks, so it is left out, and the
 # network that is cut out of it is judged.
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a paper's table: the metric of a task's labelled split that it prints."""
+    """A Column of a paper's table is the metric of a task's labelled split that it prints."""
 
     title: str
     task: str
@@ -29,21 +30,21 @@ class Column:
 
     @property
     def key(self):
-        """Name of the score among a run's metrics."""
+        """Return the name of the score among a run's metrics."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
     def predictions(self):
-        """Name of the arrays that it is scored on."""
+        """Return the name of the arrays that the score is computed from."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
 def pairs(frame, method, baseline, columns):
-    """Pairs of `method` and `baseline` runs of a collected frame, one for each column of a task.
+    """Return the Pairs of two models' runs in a collected frame, one for each column of a task.
 
     The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
     rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
-    that are missing or failed, or that lack the split of a column, make no pair.
+    that are missing or failed, or that lack the split of a column, make no Pair.
     """
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     parts = ([row for row in rows if row["model"] == model] for model in (method, baseline))
@@ -51,7 +52,10 @@ def pairs(frame, method, baseline, columns):
 
 
 def aligned(ours, theirs, columns):
-    """Return the Pairs of two lists of collected rows; see `pairs`."""
+    """Return the Pairs of two lists of collected rows, as `pairs` does.
+
+    Raises ValueError where two runs were evaluated on different rows.
+    """
     ours, theirs = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (ours, theirs)
@@ -59,11 +63,9 @@ def aligned(ours, theirs, columns):
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
         run, other = ours[task, seed], theirs[task, seed]
+        scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
-            if (
-                column.split != "dev"
-                and not {column.key} <= run.metrics.keys() & other.metrics.keys()
-            ):
+            if column.split != "dev" and column.key not in scores:
                 continue
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
@@ -75,19 +77,18 @@ def aligned(ours, theirs, columns):
 
 
 def unseen(run):
-    """Return what the Spec of a run says of its unseen rows; None without any."""
+    """Return what the Spec of a run says of its unseen rows, or None if it has none."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
 def judged(run, column):
-    """Return the rows that a run is scored on: {"labels", "said", "cluster", "index"}.
+    """Return the N rows that a run is scored on: {"labels", "said", "cluster", "index"}.
 
-    These are the labels, the predicted classes or scores, and the clusters of the rows of a column,
-    each [N]. They are the rows of its split. Behind development rows stand the judged ones of the
-    run's unseen rows, where it has some (lib.data.unseen). Without these each row is a cluster.
-    `index` tells the rows, and unseen ones by their digest. Of a task of spans `said` is the mark
-    of each question.
+    "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The rows are those
+    of the column's split. Behind development rows stand the judged ones of the run's unseen rows,
+    if it has some (lib.data.unseen). Without these each row is a cluster. "index" identifies the
+    rows, and unseen rows by their digest. In a task of spans "said" is the mark of each question.
     """
     own, told = run.arrays(column.predictions), unseen(run)
     said = own[column.metric] if column.metric in MARKS else predicted(own["logits"])
@@ -102,14 +103,14 @@ def judged(run, column):
 
 
 def development(run, column):
-    """Return what a run has in a column on the split alone, from 0 to 1; nan where it has
-    nothing."""
+    """Return a run's score in a column on the split alone, from 0 to 1; nan where it has none."""
     return getattr(run, "metrics", {}).get(column.key, nan)
 
 
 def score(run, column):
-    """Return what a run has in a column on its judged rows, from 0 to 1; nan where it has nothing.
-    What is no score of rows, such as a share of weights, stays.
+    """Return a run's score in a column on its judged rows, from 0 to 1; nan where it has none.
+
+    A value that is no score of rows, such as a share of weights, is returned as it is.
     """
     if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
         return development(run, column)
@@ -117,15 +118,15 @@ def score(run, column):
     return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
 
-SCORES = ("score", "development")  # columns of `points`
-ALONE = "development rows alone"  # ends the title of a column of a table
+SCORES = ("score", "development")  # These are columns of `points`.
+ALONE = "development rows alone"  # The title of a table's column may end on this.
 
 
 def points(frame, columns):
-    """Return one line for each row of a frame and column of its task: its `column`, its `score` on
-    the judged rows and on `development` rows alone, in points.
+    """Return the scores of a collected frame in points, one line for each run and column.
 
-    columns as in `pairs`. One of a split that no run has is left out.
+    "score" is on the judged rows, "development" on development rows alone. columns: as in `pairs`.
+    A column of a split that no run has is left out.
     """
     import pandas as pd
 
@@ -143,8 +144,10 @@ def points(frame, columns):
 
 
 def source(frame, profile):
-    """Return where the numbers of a frame come from, as the head of its columns: "this run,
-    toy"."""
+    """Return where the numbers of a frame come from, such as "this run, toy".
+
+    It is the head of the frame's columns in a table.
+    """
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     told = " and ".join(word for origin, word in words.items() if origin in origins)
@@ -152,15 +155,15 @@ def source(frame, profile):
 
 
 def rows_of(frame):
-    """Return the columns that name a row of a table: kept heads, where there are any, and model."""
+    """Return the columns that name a row of a table: "m", if the frame has it, and "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def paired(scored, names):
-    """Return the lines of `points` without the scores of a seed that one model alone has among
-    those of its width and column: they compare with nothing. Where no seed has two models all stay.
+    """Return the lines of `points` without the scores of a seed that only one model has.
 
-    names: of the columns that tell models apart.
+    Among the models of one width and column such a score compares with nothing. Where no two models
+    share a seed, all scores stay. names: the columns that tell models apart.
     """
     of = scored.groupby(names).ngroup().where(scored["score"].notna())
     place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
@@ -170,10 +173,9 @@ def paired(scored, names):
 
 
 def average(frame):
-    """Replicates of the average over columns.
+    """Return a DataFrame of averages over columns, one line for each table row and seed.
 
-    There is one line for each row of the table and seed whose columns are all there. A column
-    that no run has does not count.
+    A seed counts if it has a score in every column. A column that no run has is left out.
     """
     frame = paired(frame, rows_of(frame)).dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
@@ -182,29 +184,33 @@ def average(frame):
 
 
 def table(*parts, names=("m", "model")):
-    """Return one DataFrame of several {row: {column: value}}, whose values stay as they are.
+    """Return one DataFrame of several {row: {column: value}}, with the values as they are.
 
-    Tuples as rows or columns make levels. Rows are in the order in which they first occur, columns
-    in that of the parts. names: of the levels of the rows, from the last one.
+    A tuple as row or column makes levels. Rows stand in the order in which they first occur,
+    columns in the order of the parts. names: names of the levels of the rows, the last one for the
+    last level.
     """
     import pandas as pd
 
     keys = list(dict.fromkeys(key for part in parts for key in part))
     heads = list(dict.fromkeys(k for part in parts for row in part.values() for k in row))
     rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]
-    frame = pd.DataFrame([[row.get(k, nan) for k in heads] for row in rows], dtype=object)
-    frame = frame.set_axis(pd.Index(keys), axis=0).set_axis(pd.Index(heads), axis=1)
+    values = [[row.get(k, nan) for k in heads] for row in rows]
+    frame = pd.DataFrame(values, pd.Index(keys), pd.Index(heads), dtype=object)
     levels = frame.index.nlevels
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 
 
 def there(frame):
-    """Return the rows of a collected frame whose runs are there."""
+    """Return the rows of a collected frame whose runs exist."""
     return frame[frame["run"].notna()]
 
 
 def spread(values, mean=None):
-    """Mean, or the one given, and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
+    """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
+
+    mean: a value to show in place of the mean.
+    """
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
@@ -213,8 +219,9 @@ def spread(values, mean=None):
 
 
 def interval(estimate):
-    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds. Fewer
-    than prove anything have no interval.
+    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds.
+
+    With fewer seeds than SEEDS it has no interval.
     """
     if estimate is None or not isfinite(estimate.mean):
         return "–"
@@ -223,14 +230,13 @@ def interval(estimate):
 
 
 def by_task(frame, columns, source, by=()):
-    """Return a part of a page's table out of a collected frame, columns as in `pairs`: {(m, model)
-    or model: {(source, title): text, ..., (source, "average"): text}}.
+    """Return a part of a page's table: {row: {(source, title): text, ...}} of a collected frame.
 
-    Seeds are those of `paired`. An average is the mean of its columns, as in verdicts, and counts
-    the seeds that have all. Where scores are of more than development rows, columns with the score
-    on these alone follow. A cell that was not run is a dash. One column needs no average. by: other
-    columns of the frame that name its rows, as "value · value"; then there is no average, and cells
-    without a score are left out.
+    A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those that `paired`
+    keeps. (source, "average") is the mean of several columns, as in verdicts, and counts the seeds
+    that have all. Where scores are of more than development rows, columns with the score on these
+    alone follow. A cell that was not run is a dash. by: other columns of the frame that name its
+    rows, as "value · value"; then there is no average, and cells without a score are left out.
     """
     names, table = list(by) or rows_of(frame), {}
     scored = paired(points(frame, columns), names)
@@ -254,13 +260,14 @@ def by_task(frame, columns, source, by=()):
 
 
 def diverged(frame):
-    """Return which rows of a frame are of runs that were made and diverged: bool [N]."""
+    """Return which rows of a frame have runs that diverged: bool [N]."""
     return frame.reindex(columns=["diverged"])["diverged"].eq(True)
 
 
 def difference(frame, method, baseline, metric_of):
-    """Return the Estimate of the paired difference of two models in points; None where no two runs
-    make a pair. metric_of: as in `pairs`.
+    """Return the Estimate of the paired difference of two models in points.
+
+    It is None where no two runs make a pair. metric_of: {task: its Columns}, as in `pairs`.
     """
     found = pairs(frame, method, baseline, metric_of)
     return paired_difference(found) if found else None

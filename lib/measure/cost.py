@@ -1,9 +1,10 @@
-"""What an encoder costs, in parameters and floating-point operations. Free of torch.
+"""This module has the cost of an encoder in parameters and FLOPs. It is free of torch.
 
-Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F feed-
-forward neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M * D
-columns of queries, keys and values and M * F / A neurons in every layer. Embeddings, LayerNorms,
-output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate is two FLOPs.
+Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F
+feed-forward neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M
+* D columns of queries, keys and values and M * F / A neurons in every layer. Embeddings,
+LayerNorms, output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate
+is two FLOPs.
 """
 
 from dataclasses import astuple, dataclass
@@ -15,20 +16,23 @@ from lib.runs import paths
 
 @dataclass(frozen=True)
 class Shape:
-    """The widths of an encoder with a classification head.
+    """A Shape holds the widths of an encoder with a classification head.
 
     Raises ValueError where A does not divide H.
     """
 
-    family: str  # "bert", "roberta" or "electra"
-    layers: int  # L
-    hidden: int  # H
-    heads: int  # A
-    ffn: int  # F
-    vocab: int  # rows of the token table
-    positions: int  # rows of the position table; RoBERTa's has two more than its longest input
-    types: int  # rows of the token-type table
-    embedding: int  # width of the three tables; where it differs (ELECTRA), a dense layer follows
+    family: str  # It is "bert", "roberta" or "electra".
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    # The tables of tokens, positions and token types have so many rows. RoBERTa's table of
+    # positions has two more than its longest input.
+    vocab: int
+    positions: int
+    types: int
+    # The three tables have this width. Where it is not H (ELECTRA), a dense layer follows them.
+    embedding: int
 
     def __post_init__(self):
         if self.hidden % self.heads:
@@ -36,13 +40,13 @@ class Shape:
             raise ValueError(f"Shape.hidden is {self.hidden}, {why}")
 
 
-# What transformers calls the fields of a Shape, the last one left out: only ELECTRA has it.
+# These are transformers' names of the fields of a Shape, but for the last one: only ELECTRA has it.
 CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 
 
 def configuration(shape, **more):
-    """Return the transformers configuration of a Shape, with more fields."""
+    """Return the transformers configuration of a Shape; more: other fields of it."""
     from transformers import AutoConfig
 
     if shape.family == "electra":
@@ -52,7 +56,7 @@ def configuration(shape, **more):
 
 
 def configured(config):
-    """Return the Shape of an encoder with this transformers configuration, a dict."""
+    """Return the Shape of an encoder from its transformers configuration, a dict."""
     fields = (config[name] for name in CONFIG)
     return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
 
@@ -64,7 +68,11 @@ SHAPES = {
 
 
 def kept_heads(shape, heads=None):
-    """M as an integer, all heads for None. Raises ValueError for no head and for uneven folds."""
+    """Return M as an integer; None means all heads.
+
+    Raises ValueError for fewer than 1 or more than A heads, and where F does not split into A
+    folds.
+    """
     whole = shape.heads
     heads = whole if heads is None else heads
     if heads not in range(1, whole + 1):
@@ -78,7 +86,7 @@ def widths(shape, heads=None, ghost=None):
     """Return (queries and keys, values, inputs of the output projection, neurons) of each layer.
 
     A ghost at "qk" generates the missing attention maps, so values and output projection stay
-    whole. One at "v" generates the missing contexts, so the output projection stays whole
+    whole. A ghost at "v" generates the missing contexts, so the output projection stays whole
     (GhostBERT section 4.2).
     """
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
@@ -89,12 +97,12 @@ def widths(shape, heads=None, ghost=None):
 
 
 def _kernels(shape, ghost, heads, position):
-    """Return (kernels of one module, channels that each convolves). GhostBERT sections 2.1, 2.3,
-    4.2, B.4.
+    """Return (kernels of one ghost module, channels that each of them convolves).
 
-    At "qk" and "v" every kept head feeds every ghost head through a kernel of its own: M * (A - M).
-    Elsewhere one kernel is shared and convolves the sum over heads or folds. Above one ghost
-    feature there is a kernel for each feature and kept head.
+    At "qk" and "v" every kept head feeds every ghost head through its own kernel: M * (A - M)
+    kernels. Elsewhere one kernel is shared and convolves the sum over heads or folds. With more
+    than one ghost feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
+    2.3, 4.2, B.4).
     """
     kept = kept_heads(shape, heads)
     if position in ("qk", "v"):
@@ -104,15 +112,17 @@ def _kernels(shape, ghost, heads, position):
 
 
 def _ghost(shape, ghost, heads, tokens):
-    """Return (parameters, FLOPs) of all ghost modules: one for each layer and position, no
-    biases."""
+    """Return (parameters, FLOPs) of all ghost modules.
+
+    There is one module for each layer and position, without biases.
+    """
     if ghost is None:
         return 0, 0
     ghost.fits(kept_heads(shape, heads) < shape.heads)
     weights = products = 0
     for position in ghost.positions:
         number, channels = _kernels(shape, ghost, heads, position)
-        columns = tokens if position == "qk" else channels  # a map is T x T
+        columns = tokens if position == "qk" else channels  # A map is T x T.
         each_tap, moves = {
             "dwconv": (channels, tokens),
             "conv1d_s": (channels**2, tokens),
@@ -126,7 +136,7 @@ def _ghost(shape, ghost, heads, tokens):
 
 
 def ghost_parameters(shape, ghost, heads=None, tokens=128):
-    """Weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
+    """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
 
     One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
     "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises ValueError as
@@ -146,12 +156,11 @@ def ghost_flops(shape, ghost, heads=None, tokens=128):
 
 
 def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
-    """Return all parameters of a classifier: embeddings, L layers, H x H dense layer, output,
-    ghosts.
+    """Return the number of parameters of a classifier, its ghosts included.
 
-    The dense layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler.
-    The output is H x `labels`. `tokens` matters to "conv1d_f" alone. Raises ValueError as
-    `Ghost.fits` and `kept_heads` do.
+    Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output. The dense
+    layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler. `tokens`
+    matters to "conv1d_f" alone. Raises ValueError as `Ghost.fits` and `kept_heads` do.
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
@@ -164,8 +173,7 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
 
 
 def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2):
-    """Return the FLOPs of one forward pass at B = 1: matrix products of the layers, and the
-    ghosts'.
+    """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and the ghosts.
 
     "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H dense layer and
     the output see one token. Lookups cost nothing. ELECTRA's dense layer from embedding to hidden
@@ -191,6 +199,5 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
 
 
 def shown(count, unit):
-    """Return a count as text in the papers' precision, for example "22.5" GFLOPs or "89" M
-    params."""
+    """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M params."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -1,6 +1,6 @@
-"""From the collected rows of a cell to its estimate: paired contrasts and means of measures.
+"""This module computes the estimate of a cell from its collected rows. It is free of torch.
 
-Free of torch.
+An estimate is a paired contrast of scores, or a mean of a measure.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
 
 def parts_of(one, rows):
-    """Return ((label, where), rows) of each model of a Cell, in its order."""
+    """Return [((label, place), rows), ...] of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
     return [each for f in forms for each in zip(f.models, f.parts(rows), strict=True)]
 
@@ -26,7 +26,7 @@ def frames_of(one, rows):
 
 
 def rows_of(one, rows):
-    """Return the rows that a Cell names. Raises LookupError for a model without any."""
+    """Return the rows that a Cell names. Raises LookupError that names a model without rows."""
     rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
     named = set()
     for (label, where), part in parts_of(one, rows):
@@ -38,8 +38,9 @@ def rows_of(one, rows):
 
 
 def thinnest(one, rows):
-    """Return how many seeds the model and task with fewest has, and how many with fewest whose runs
-    were all made or have failed.
+    """Return the fewest seeds of any model on any task: (of all seeds, of seeds that ended).
+
+    A seed ended where each of its runs was made or has failed.
     """
     every, lacking = defaultdict(set), defaultdict(set)
     for model, part in parts_of(one, rows):
@@ -53,8 +54,10 @@ def thinnest(one, rows):
 
 
 def estimate(one, rows, metric_of, groups):
-    """Return the Estimate of a Cell; None where a part of it was not run. groups: see
-    `groups_of`."""
+    """Return the Estimate of a Cell, or None where a part of it was not run.
+
+    groups: what `groups_of` returns.
+    """
     if one.measure and (whole := MEASURES[one.measure].whole):
         return FUNCTIONS[whole](frames_of(one, rows), metric_of, one.about)
     if one.measure:
@@ -67,7 +70,10 @@ def estimate(one, rows, metric_of, groups):
 
 
 def groups_of(one, rows, metric_of):
-    """Return [(Pairs, their weight)] of a Cell of scores; runs that diverged are no replicates."""
+    """Return [(Pairs, their weight), ...] of a Cell of scores.
+
+    Runs that diverged are no replicates.
+    """
     rows = [row for row in rows if row.get("diverged") not in (True,)]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
     told = [(weight, form.parts(rows)) for weight, form in one.terms if len(form.models) == 2]
@@ -76,8 +82,10 @@ def groups_of(one, rows, metric_of):
 
 
 def of_measure(one, rows, metric_of):
-    """Return the Estimate of a measure: its mean over seeds, or the share of runs where it
-    is yes."""
+    """Return the Estimate of a measure, or None where a part of it was not run.
+
+    It is the mean over seeds, or the share of runs where the measure is true.
+    """
     import pandas as pd
 
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)

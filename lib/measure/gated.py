@@ -1,9 +1,9 @@
-"""What an encoder with gates costs, as the report on NAS pruning counts it. Free of torch.
+"""This module has the cost of an encoder with gates, as the report on NAS pruning counts it.
 
-Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are the matrix products: queries,
-keys, values, output projection, scores, weighted sum, both feed-forward products, and the pooler on
-one token. Not counted are embeddings, biases, softmax, LayerNorm, GELU and classifier. Letters: H
-hidden, A heads, D head size, F neurons, L layers.
+It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are the matrix
+products: queries, keys, values, output projection, scores, weighted sum, both feed-forward
+products, and the pooler on one token. Not counted are embeddings, biases, softmax, LayerNorm, GELU
+and classifier. Letters: H hidden, A heads, D head size, F neurons, L layers.
 
 Every mask enters as a factor, so a width is a sum of masks. Soft masks give the expected cost E,
 masks of zeros and ones the actual cost F. The report's "original" sizes are expected costs at the
@@ -17,10 +17,11 @@ from lib.measure.cost import SHAPES
 from lib.model.options import START
 
 TOKENS = 128
-OPEN = 1 / (1 + math.exp(-START))  # the mask of a gate that is on: 0.9933
-KEPT = 0.99  # a gate counts as on above this
+OPEN = 1 / (1 + math.exp(-START))  # A gate that is on has this mask: 0.9933.
+KEPT = 0.99  # A gate counts as on where its mask is above this.
 
-REPORTED = {  # name: (shape, mask, GFLOPs as printed)
+# The report prints these GFLOPs: {name: (shape, mask, GFLOPs)}.
+REPORTED = {
     "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
     "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
     "BERT-base": (SHAPES["bert-base"], OPEN, 22.199),
@@ -42,33 +43,25 @@ def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
 def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
     """Return the FLOPs of a model of head size D.
 
-    widths: one dict a layer, with "heads" and "ffn", and where they are searched "embedding", "qk"
-    and "v". By default these are H, and D times the heads.
+    widths: one dict for each layer, with "heads" and "ffn", and where they are searched
+    "embedding", "qk" and "v". By default these three are H, and D times the heads.
     """
     total = 2 * hidden**2 if pooler else 0
     for width in widths:
         columns = size * width["heads"]
-        total += layer(
-            hidden,
-            width.get("embedding", hidden),
-            width.get("qk", columns),
-            width.get("v", columns),
-            width["ffn"],
-            tokens,
-        )
+        inputs, qk = width.get("embedding", hidden), width.get("qk", columns)
+        total += layer(hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens)
     return total
 
 
 def masked(shape, mask=1.0, tokens=TOKENS):
-    """Return the FLOPs of a whole model (a Shape) with every head and neuron under the same
-    mask.
-    """
+    """Return the FLOPs of a model of a Shape in which every head and neuron has the same mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
     return flops(shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens)
 
 
 def counts(architecture):
-    """Return the widths, as `flops` takes them, of an architecture.
+    """Return the widths of an architecture, as `flops` takes them.
 
     architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
     """
@@ -85,12 +78,12 @@ def head(hidden, size, tokens=TOKENS):
 
 
 def neuron(hidden, tokens=TOKENS):
-    """Return the FLOPs of one feed-forward dimension: 4 T H."""
+    """Return the FLOPs of one feed-forward neuron: 4 T H."""
     return layer(hidden, hidden, 0, 0, 1, tokens)
 
 
 def shares(shape, tokens=TOKENS):
-    """Return the shares of the whole model's FLOPs, by part (section 7.2).
+    """Return {part: its share of the whole model's FLOPs} (section 7.2).
 
     The parts are "projections", "attention products", "feed-forward" and "pooler".
     """

@@ -1,6 +1,7 @@
-"""Measures of runs that are no score: what claims compare beside scores. Free of torch.
+"""This module has measures of runs that are no score, which claims compare beside scores.
 
-A measure gives a value for each row of a collected frame, or one Estimate of all its rows.
+A measure gives a value for each row of a collected frame, or one Estimate of all its rows. The
+module is free of torch.
 """
 
 import re
@@ -14,31 +15,34 @@ import scipy
 from lib.measure import compare, stats
 from lib.runs import paths
 
-MATCH = 0.5  # points by which a run may fall short of the score that it is to match (B3)
-RANKED = 12  # things that a rank correlation takes (E4)
+MATCH = 0.5  # A run matches a score that it misses by at most so many points (claim B3).
+RANKED = 12  # A rank correlation takes at least so many things (claim E4).
 
 
 @dataclass(frozen=True)
 class Measure:
-    """How a measure is computed, as `measures.toml` says it: by one of three.
+    """A Measure says how its values are computed, in one of three ways (`measures.toml`).
 
     values: an expression over the metrics of runs. each: the name of f(frame, metric_of) -> a value
-    for each row. whole: the name of f(frames of each model, metric_of, what is named in brackets)
-    -> Estimate or None.
+    for each row. whole: the name of f(frames of each model, metric_of, the text in brackets) -> an
+    Estimate or None.
     """
 
     unit: str
     values: str = ""
     each: str = ""
     whole: str = ""
-    resolution: float = 0.0  # values are multiples of it
+    resolution: float = 0.0  # All values are multiples of it.
 
 
 # ---- STEPS
 
 
 def smoothed(loss, share=0.05):
-    """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
+    """Return the trailing mean of a loss [N] over this share of its points, as an array [N].
+
+    At the start it is over fewer points.
+    """
     import pandas as pd
 
     wide = max(1, round(share * len(loss)))
@@ -48,8 +52,8 @@ def smoothed(loss, share=0.05):
 def share_of_steps(inherits, scratch, part="loss"):
     """Return how soon one run reaches the smoothed loss that another run ends on.
 
-    Returns a share of the other run's steps, 1 where the loss is never reached. inherits, scratch:
-    what step warmup keeps as `curve`.
+    It is a share of the other run's steps, and 1 where the loss is never reached. inherits,
+    scratch: the arrays `curve` of step warmup.
     """
     there = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
     if not len(there):
@@ -58,7 +62,7 @@ def share_of_steps(inherits, scratch, part="loss"):
 
 
 def shares(frame, part="loss"):
-    """Return {seed: share of steps} of a collected frame, where both runs of the seed are there."""
+    """Return {seed: share of steps} of a collected frame, for seeds that have both runs."""
     curves = {
         (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
     }
@@ -70,8 +74,7 @@ def shares(frame, part="loss"):
 
 
 def steps(frame, _):
-    """Return the share of steps of the run that inherits; none of the run from scratch of
-    its seed."""
+    """Return the share of steps of each run that inherits; the run from scratch has none."""
     return frame["seed"].map(shares(frame)).where(frame["model"] == "inherits")
 
 
@@ -81,21 +84,24 @@ def last_loss(frame, _):
 
 
 def lower_gradient(frame, _):
-    """log10 of the norm of the gradient that reaches the lower half of the layers, mean over a
-    run."""
+    """Return log10 of the norm of the gradient in the lower half of the layers.
+
+    It is a mean over each run.
+    """
+    # The norms of a run are [parts, L].
     norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
-    return [np.log10(each[:, : each.shape[1] // 2]).mean() for each in norms]  # of [parts, L]
+    return [np.log10(each[:, : each.shape[1] // 2]).mean() for each in norms]
 
 
 # ---- EPOCHS
 
 
 def matched(frame, metric_of, margin=MATCH):
-    """Return the least epochs with which each model comes within `margin` points of BERT's longest
-    run.
+    """Return the least epochs with which each model matches BERT's longest run.
 
-    One line for each task and seed whose budgets are all there: task, seed, and a column for each
-    model. A model that never comes so far counts one step more than the longest run.
+    A model matches a score that it misses by at most `margin` points. The DataFrame has one line
+    for each task and seed whose budgets were all run: task, seed, and a column for each model. A
+    model that never matches counts one step of the budgets more than the longest run.
     """
     import pandas as pd
 
@@ -118,41 +124,41 @@ def matched(frame, metric_of, margin=MATCH):
 
 
 def epochs_to_match(frame, metric_of):
-    """Of each run, the epochs with which its model comes to the score of BERT's longest run."""
+    """Return for each run the least epochs with which its model matches BERT's longest run."""
     found = matched(frame, metric_of).set_index(["task", "seed"])
     at = zip(frame["task"], frame["seed"], frame["model"], strict=True)
     return [found[m].get((t, s), nan) if m in found else nan for t, s, m in at]
 
 
 def epochs_to_target(frame, _):
-    """Epochs of each search until its FLOPs come within 1 % of the target."""
-    found = []
-    for run in frame["run"]:
-        if "target" not in run.metrics:  # of the network that was cut
-            found.append(nan)
-            continue
+    """Return the epochs of each search until its FLOPs come within 1 % of the target."""
+
+    def epochs(run):
+        if "target" not in run.metrics:  # The run is the network that was cut.
+            return nan
         actual = run.arrays("search")["curve"][:, 1]
         there = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
         share = (there[0] + 1) / len(actual) if len(there) else 1.0
-        found.append(share * run.spec["args"]["train"]["epochs"])
-    return found
+        return share * run.spec["args"]["train"]["epochs"]
+
+    return frame["run"].map(epochs)
 
 
 # ---- OF ALL ROWS AT ONCE
 
 
 def scores(frame, metric_of):
-    """Scores in points [N] of the models of a frame that did not diverge."""
+    """Return the scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & ~compare.diverged(frame) & models]
     return compare.points(made, metric_of)["score"]
 
 
 def variance_ratio(parts, metric_of, _=""):
-    """Return the Estimate of the variance of the scores of one model over that of another (F
-    distribution).
+    """Return the Estimate of the variance of one model's scores over that of another's.
 
-    It is None where one of them has fewer than two scores, or the other's do not vary.
+    The interval and p are those of the F distribution. It is None where a model has fewer than two
+    scores, or the other's scores do not vary.
     """
     a, b = (scores(part, metric_of).dropna().to_numpy() for part in parts)
     least = min(len(a), len(b))
@@ -165,9 +171,9 @@ def variance_ratio(parts, metric_of, _=""):
 
 
 def ranked(parts, metric_of):
-    """DataFrame [search, final] of candidates of a search: both scores of each, in points.
+    """Return a DataFrame [search, final] of the candidates of a search: both scores in points.
 
-    parts: frames of their final trainings and of the runs by which the search scores them. A
+    parts: the frames of their final trainings, and of the runs by which the search scores them. A
     candidate without one of its two scores is left out.
     """
     import pandas as pd
@@ -180,16 +186,18 @@ def ranked(parts, metric_of):
 
 
 def rank_correlation(parts, metric_of, _=""):
-    """Return the Estimate of Kendall's tau of final and search scores; None for fewer than RANKED
-    things.
+    """Return the Estimate of Kendall's tau of final and search scores.
+
+    It is None for fewer than RANKED candidates.
     """
     both = ranked(parts, metric_of)
     return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
 
 
 def speed_ups(run):
-    """Return {model: Estimate} of the reference's time over a model's, turn by turn, of a run of
-    step latency.
+    """Return {model: Estimate} of the reference's time over a model's, turn by turn.
+
+    run: a run of step latency.
     """
     told = run.spec["args"]
     times = dict(zip(told["models"], run.arrays("times")["wall"], strict=True))
@@ -198,8 +206,9 @@ def speed_ups(run):
 
 
 def speed_up(parts, _, name):
-    """Return the Estimate of one model's speed-up in the first run of its frame; replicates are its
-    turns.
+    """Return the Estimate of one model's speed-up in the first run of its frame.
+
+    Its replicates are the turns. It is None where there is no run.
     """
     runs = parts[0]["run"].dropna()
     return speed_ups(runs.iloc[0])[name] if len(runs) else None
@@ -214,7 +223,7 @@ FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
 
 
 def valued(name, frame, metric_of):
-    """Return the rows of a frame whose runs have a measure, with it as `value`."""
+    """Return the rows of a frame whose runs have a measure, with it as column `value`."""
     how, frame = MEASURES[name], frame[frame["run"].notna()]
     if how.each:
         return frame.assign(value=FUNCTIONS[how.each](frame, metric_of)).dropna(subset="value")

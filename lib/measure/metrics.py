@@ -1,30 +1,29 @@
-"""GLUE's metrics in float64, over stored predictions. Free of torch.
+"""This module has GLUE's metrics in float64, over stored predictions. It is free of torch.
 
 Class metrics take codes [N], or logits [N, C] whose largest column is the prediction (the first of
 equals). Regression metrics take raw values [N] or [N, 1].
 
 Degenerate predictions have a value where the libraries give nan or a warning. Matthews, Pearson and
 Spearman are 0.0 where either side is constant (one row included), and F1 is 0.0 without a true
-positive. No rows, rows without a label and logits that are not finite are errors, for which no
+positive. No rows, rows without a label and logits that are not finite raise an error, because no
 score would mean something.
 """
 
 import numpy as np
-import scipy
 
 from lib.measure.stats import predicted, weighted_score
 from lib.runs.spec import known
 
-CORRELATIONS = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
+CORRELATIONS = ("pearson", "spearman")
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
 def score(name, predictions, labels):
-    """Return the metric of that name, a float.
+    """Return the metric of this name, a float.
 
-    Class metrics are those of verdicts, each row being there once. F1 is that of class 1 of two, as
-    GLUE scores MRPC and QQP; Matthews correlation takes any number of classes. Raises ValueError
-    for an unknown name, and for what cannot be scored.
+    It is computed by the function that verdicts use, with each row counted once. F1 is that of
+    class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any number of classes.
+    Raises ValueError for an unknown name, and for what cannot be scored.
     """
     known("metric", name, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
@@ -35,14 +34,11 @@ def score(name, predictions, labels):
     said = predicted(said)
     if not len(true) or said.shape != true.shape:
         raise ValueError(f"predictions {said.shape} do not fit labels {true.shape}, or no rows")
-    if name in CORRELATIONS:
-        varies = np.ptp(said) > 0 and np.ptp(true) > 0
-        return float(CORRELATIONS[name](said, true).statistic) if varies else 0.0
-    if true.min() < 0:
+    if true.min() < 0 and name not in CORRELATIONS:
         raise ValueError(f"the label {true.min():g} is no class: the rows are of a test split?")
     return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
 
 
 def scores(task, logits, labels):
-    """Return all metrics of a Task, in its order: {name: float}."""
+    """Return {name: float} of all metrics of a Task, in its order."""
     return {name: score(name, logits, labels) for name in task.metrics}

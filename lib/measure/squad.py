@@ -1,8 +1,9 @@
-"""SQuAD's exact match and F1 in float64, 0 to 1, as the official script of version 2.0 has them.
+"""This module has SQuAD's exact match and F1 in float64, from 0 to 1. It is free of torch.
 
-The script of version 1.1 differs on answers of which normalisation leaves nothing, such as ".": it
-takes them as they are. Version 2.0 drops them, and reads a question without any other answer as one
-whose answer is "". It gives F1 1 where both sides are empty, and 0 where one is. Free of torch.
+They are those of the official script of version 2.0. The script of version 1.1 differs on answers
+of which normalisation leaves nothing, such as ".": it takes them as they are. Version 2.0 drops
+them, and reads a question without any other answer as one whose answer is "". It gives F1 1 where
+both sides are empty, and 0 where one is.
 """
 
 import re
@@ -16,20 +17,20 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(text):
-    """Lower case, without ASCII punctuation, English articles and superfluous blanks."""
+    """Return a text in lower case without punctuation, English articles and extra blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
 
 
 def exact(prediction, golds):
     """Return 1.0 where the prediction equals one of the accepted texts, else 0.0.
 
-    golds: [] for a question without an answer.
+    golds: the accepted texts; [] for a question without an answer.
     """
     return float(normalise(prediction) in _golds(golds))
 
 
 def span_f1(prediction, golds):
-    """Return F1 of the words against the accepted text where it is largest."""
+    """Return the F1 of the words against the accepted text for which it is largest."""
     words = normalise(prediction).split()
     return max(_f1(words, gold.split()) for gold in _golds(golds))
 
@@ -37,8 +38,9 @@ def span_f1(prediction, golds):
 def score(predictions, answers):
     """Return the means over the questions: {"exact", "span_f1"}.
 
-    Where some question has no answer, "has_answer_" and "no_answer_" stand before both names too.
-    predictions: N texts, "" for no answer. answers: N lists of accepted texts (Split.answers).
+    Where some question has no answer, both names stand once more after "has_answer_" and
+    "no_answer_". predictions: N texts, "" for no answer. answers: N lists of accepted texts
+    (Split.answers).
     """
     if not len(predictions):
         raise ValueError("no questions to score")

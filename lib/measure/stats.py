@@ -1,4 +1,4 @@
-"""Paired comparisons: intervals and tests, all in points (100 times the metric).
+"""This module has paired comparisons: intervals and tests, all in points (100 times the metric).
 
 A replicate is one seed on one task. It is scored for a method (a) and its baseline (b) on the same
 examples. The interval is a hierarchical bootstrap. The examples of each task are drawn with
@@ -6,74 +6,85 @@ replacement. All seeds, both models, all widths and all metrics get the same dra
 share the examples. The metric is computed anew and exactly, from how often each example was drawn.
 Seeds are drawn jointly for all tasks and widths, because a seed may mark all of them.
 
-Two choices keep the interval honest with few seeds. Simulated for 3 to 10 seeds and 1,000 examples,
-it covers 92 to 99 %. The textbook form covers 86 to 99 %: it is too wide where examples dominate,
-and too narrow where seeds do.
+Two choices keep the interval honest with few seeds. In simulations of 3 to 10 seeds and 1,000
+examples, it covers 92 to 99 %. The textbook form covers 86 to 99 %: it is too wide where examples
+dominate, and too narrow where seeds do.
+
 - The deviations of seeds are those observed on all examples, times sqrt(n / (n - 1)). If they were
   drawn again, they would count the noise of the examples twice.
 - The draws are expanded about the mean by Student's over the normal's quantile (Hesterberg 2015),
   with Satterthwaite's degrees of freedom. These are many where examples dominate, and n - 1 where
   seeds do.
-With one seed, the interval speaks of examples only.
 
-Examples that share text are not independent. They are drawn together, as a cluster.
+With one seed, the interval speaks of examples only. Examples that share text are not independent.
+They are drawn together, as a cluster.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from zlib import crc32
 
 import numpy as np
 import scipy
 
+from lib.runs.paths import sha
 from lib.runs.spec import known
 
-MARKS = ("exact", "span_f1")  # metrics of which each question has its own mark; their mean counts
-SEEDS = 3  # fewer prove nothing: they have no interval
-CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights
+MARKS = ("exact", "span_f1")  # Each question has a mark of these metrics, and their mean counts.
+SEEDS = 3  # Fewer seeds prove nothing and have no interval.
+CELLS = 4_000_000  # Draws times examples are at most so many at once: 32 MB of weights.
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One replicate; a and b are aligned by row. Failed runs make no Pair: count them apart."""
+    """A Pair is one replicate. Row i of a, b and labels is the same example. Failed runs make no
+    Pair.
+    """
 
     task: str
     seed: int
-    labels: np.ndarray  # [N], integer classes or float targets
-    a: np.ndarray  # logits [N, C] of the method, C = 1 for regression; or its classes or scores [N]
-    b: np.ndarray  # the same of the baseline
-    metric: str  # accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS
-    cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
+    labels: np.ndarray  # [N] has integer classes or float targets.
+    # The method (a) and the baseline (b) give logits [N, C], where C is 1 for regression, or
+    # classes or scores [N].
+    a: np.ndarray
+    b: np.ndarray
+    metric: str  # It is accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS.
+    # Examples of the same number in [N], counted from 0, are drawn together. None draws each alone.
+    cluster: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A difference in points, or a slope in points per unit of x, with its 95 % interval."""
+    """An Estimate is a difference in points, or a slope in points per unit of x.
+
+    It has the ends of its 95 % interval.
+    """
 
     mean: float
     low: float
     high: float
-    n_seeds: int  # of the thinnest task
+    n_seeds: int  # It is the number of seeds of the task that has fewest.
     n_tasks: int
-    spread: float  # sd over seeds of the mean over tasks (ddof = 1); nan for one seed
-    p: float  # two-sided, against 0, from seed and example variance; 1 for one seed
-    noise: float = 0.0  # sd of the mean that examples alone cause
+    spread: float  # It is the sd over seeds of the mean over tasks (ddof = 1), nan for one seed.
+    p: float  # It is two-sided against 0, from seed and example variance, and 1 for one seed.
+    noise: float = 0.0  # It is the sd of the mean that the examples alone cause.
 
 
 def draw_weights(rng, draws, n):
-    """Return how often each of n examples occurs in each bootstrap draw: [draws, n], rows
-    sum to n."""
+    """Return how often each of n examples occurs in each bootstrap draw: [draws, n].
+
+    Each row sums to n.
+    """
     index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
 
 
 @lru_cache(maxsize=4)
 def drawn_rows(draws, n, at_once, *seeds):
-    """Return how often each bootstrap draw has each of n examples, behind all of them, each once:
-    [1 + draws, n], drawn so many at once.
+    """Return how often each draw has each of n examples, [1 + draws, n], in the smallest type.
 
-    Claims on the same examples share the draws, so they are kept, in the smallest type.
+    The first row has each example once; the others are bootstrap draws, made `at_once` at a time.
+    Claims on the same examples share them, so they are kept.
     """
     rng = np.random.default_rng(seeds)
     sizes = [min(at_once, draws - i) for i in range(0, draws, at_once)]
@@ -82,8 +93,9 @@ def drawn_rows(draws, n, at_once, *seeds):
 
 
 def predicted(logits):
-    """Return classes [N] of logits [N, C], scores [N] of logits [N, 1]; what is [N] already
-    stays.
+    """Return classes [N] of logits [N, C], or scores [N] of logits [N, 1].
+
+    What is [N] already is returned as it is.
     """
     if logits.ndim == 1:
         return logits
@@ -91,7 +103,7 @@ def predicted(logits):
 
 
 def weighted_score(metric, said, labels, weights):
-    """Return the metric of each model under each draw, [D, M]; an undefined one counts 0.
+    """Return the metric of each of M models under each of D draws, [D, M]; 0 if it is undefined.
 
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N]. weights: how often
     each draw has each example [D, N]. Raises ValueError for an unknown metric.
@@ -114,7 +126,7 @@ def _ratio(top, bottom):
 
 def _from_confusion(metric, said, labels, weights):
     k = int(max(labels.max(), 1, *(x.max() for x in said))) + 1
-    true = weights @ np.eye(k)[labels]  # [D, k]
+    true = weights @ np.eye(k)[labels]  # The shape is [D, k].
     guess = weights @ np.concatenate([np.eye(k)[x] for x in said], 1)
     guess = guess.reshape(len(weights), len(said), k)
     right = np.stack([x == labels for x in said], 1)
@@ -126,7 +138,10 @@ def _from_confusion(metric, said, labels, weights):
 
 
 def _standard(x):
-    """Zero mean and unit sd: weighted moments lose no digits, and "constant" has one threshold."""
+    """Return x with zero mean and unit standard deviation, or zeros where it is constant.
+
+    So weighted moments lose no digits, and one threshold tells what is constant.
+    """
     return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
 
 
@@ -148,7 +163,7 @@ def _spearman(said, labels, weights):
 
 
 def _ranks(x, weights):
-    """Return the mid-ranks of x [N] about their mean under each draw, [D, N]."""
+    """Return the mid-ranks of x [N] about their mean under each of D draws, [D, N]."""
     values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
     starts = counts.cumsum() - counts
     size = np.add.reduceat(weights[:, np.argsort(x, kind="stable")], starts, axis=1)
@@ -156,23 +171,25 @@ def _ranks(x, weights):
     return ranks[:, group]
 
 
-_drawn = {}  # scores under the draws, which claims on the same models share
+_drawn = {}  # It keeps scores under the draws, which claims on the same models share.
 
 
 def drawn_scores(pairs, draws, units, seed):
-    """Return the scores of a and of b of each Pair of a task, in turn: with all examples, then
-    under each bootstrap draw of their `units` clusters, [1 + D].
+    """Return the scores [1 + draws] of a and of b of each Pair of a task, in turn.
+
+    The first score is on all examples, the others are under bootstrap draws of their `units`
+    clusters.
     """
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
     said = [said for pair in pairs for said in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
-    place = metric, draws, seed, hashed(labels), hashed(cluster)
-    keys = [(*place, hashed(each)) for each in said]
+    place = metric, draws, seed, sha(labels.tobytes()), sha(cluster.tobytes())
+    keys = [(*place, sha(each.tobytes())) for each in said]
     if new := {key: each for key, each in zip(keys, said, strict=True) if key not in _drawn}:
-        rows = crc32(labels.tobytes())  # two metrics of the same ones share the draws
+        rows = crc32(labels.tobytes())  # Two metrics of the same rows share the draws.
         at_once = max(1, CELLS // len(labels))
         counts = drawn_rows(draws, units, at_once, seed, rows)
-        found, few = [], max(1, at_once // 16)  # these few stay in a cache
+        found, few = [], max(1, at_once // 16)  # So few fit into the processor's cache.
         for start in range(0, len(counts), few):
             weights = counts[start : start + few][:, cluster].astype(float)
             found.append(100 * weighted_score(metric, [*new.values()], labels, weights))
@@ -180,25 +197,22 @@ def drawn_scores(pairs, draws, units, seed):
     return [_drawn[key] for key in keys]
 
 
-def hashed(array):
-    """Return what tells one array from others."""
-    return sha256(array.tobytes()).digest()
-
-
 def common(groups):
-    """Return the groups of Pairs with the tasks alone that all of them have; so a task counts once
-    its last run is there.
+    """Return the groups of Pairs with only the tasks that all of them have.
+
+    So a task counts once its last run was made.
     """
     tasks = set.intersection(*({pair.task for pair in group} for group in groups))
     return [[pair for pair in group if pair.task in tasks] for group in groups]
 
 
 def contrast(groups, coefficients, draws=2000, seed=0):
-    """Return the Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over
-    seeds in g).
+    """Return the Estimate of the sum over groups g of coefficients[g] times the mean of group g.
 
-    groups: lists of Pairs. All pairs of a task share examples, their order, clusters and metric.
-    Groups have the same tasks, or none in common.
+    The mean of a group is one over tasks, and within a task over seeds, of the difference of a
+    Pair. groups: lists of Pairs. All Pairs of a task share examples, their order, clusters and
+    metric. Groups have the same tasks, or none in common. Raises ValueError where they do not fit
+    together.
     """
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
     if not pairs or len(pairs) < sum(map(len, groups)):
@@ -226,7 +240,7 @@ def contrast(groups, coefficients, draws=2000, seed=0):
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
     mean = float((weight * centre).sum())
-    # a seed that misses a task takes the mean of that task, whose level is no mark of the seed
+    # A seed that lacks a task takes the mean of the task, whose level says nothing of the seed.
     filled = np.where(seen, values, centre[:, :, None])
     per_seed = np.einsum("gt,gts->s", weight, filled)
     n, spread, of_seeds, of_examples = int(counts[there].min()), np.nan, 0.0, drawn.var()
@@ -245,22 +259,22 @@ def contrast(groups, coefficients, draws=2000, seed=0):
 
 def _students_p(mean, variance, freedom):
     """Return the two-sided p of a mean with this variance against 0."""
-    if variance < 1e-18:  # nothing varies
+    if variance < 1e-18:  # Nothing varies.
         return float(abs(mean) < 1e-9)
     return float(2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
 
 
 def paired_difference(pairs, draws=2000, seed=0):
-    """Return the Estimate of method minus baseline in points, averaged over seeds, then tasks."""
+    """Return the Estimate of method minus baseline in points, a mean over seeds, then tasks."""
     return contrast([pairs], np.ones(1), draws, seed)
 
 
 def replicates(values, resolution=0.0):
-    """Return the Estimate of the mean over seeds of what is no score of examples, such as a share
-    of steps.
+    """Return the Estimate of the mean over seeds of values that are no scores of examples.
 
-    It has Student's interval; one seed has none but the value itself. resolution: the values are
-    multiples of it, which adds a twelfth of its square to their variance.
+    An example is a share of steps. It has Student's interval; with one seed both ends are the
+    value. resolution: the values are multiples of it, which adds a twelfth of its square to their
+    variance.
     """
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
@@ -273,11 +287,11 @@ def replicates(values, resolution=0.0):
 
 
 def ratio(above, below, block=10, draws=2000, seed=0):
-    """Return the Estimate of the median of above / below, [N] seconds each of N turns that time
-    both.
+    """Return the Estimate of the median of above / below.
 
-    The interval is a bootstrap over blocks of successive turns, because what slows a machine lasts
-    longer than one turn. It speaks of these turns, not of other machines.
+    above, below: [N] seconds of N turns that time both. The interval is a bootstrap over blocks of
+    successive turns, because what slows a machine lasts longer than one turn. It speaks of these
+    turns, not of other machines.
     """
     x = np.asarray(above, float) / np.asarray(below, float)
     count = -(-len(x) // block)
@@ -288,11 +302,10 @@ def ratio(above, below, block=10, draws=2000, seed=0):
 
 
 def share_gap(yes, others=None):
-    """Return the Estimate of how much larger the share of True is in `yes` than in `others`, in
-    points, or than 0.
+    """Return the Estimate in points of the share of True in `yes`, less that in `others` if given.
 
-    Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p, one has Wilson's and
-    the binomial p.
+    Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p. One share has
+    Wilson's interval and its p is 1 where it is 0, else 0.
     """
     counts = [(int(np.sum(each)), len(each)) for each in (yes, others) if each is not None]
     ends = [scipy.stats.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
@@ -311,13 +324,13 @@ def share_gap(yes, others=None):
 
 
 def slope_weights(x):
-    """Return weights w with w @ y = least-squares slope of y over x."""
+    """Return weights w such that w @ y is the least-squares slope of y over x."""
     centred = np.asarray(x, float) - np.mean(x)
     return centred / (centred**2).sum()
 
 
 def straighter_weights(x, other):
-    """Return weights w, for which w @ y tells whether y is straighter over x than over `other`.
+    """Return weights w such that w @ y tells whether y is straighter over x than over `other`.
 
     w @ y is the root of the sum of squares that a line over x explains in y, less the root for a
     line over `other`. Where y rises with both, it is above 0 exactly where the line over x leaves
@@ -332,7 +345,7 @@ def rank_correlation(x, y, draws=2000, seed=0):
     """Return the Estimate of Kendall's tau-b of two scores of the same n things.
 
     The interval is a bootstrap over the things. A thing that is drawn twice is no pair with itself.
-    Simulated for 8 and 12 things, it covers 93 to 98 %.
+    In simulations of 8 and 12 things, it covers 93 to 98 %.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
@@ -349,7 +362,7 @@ def rank_correlation(x, y, draws=2000, seed=0):
 
 
 def holm(p_values):
-    """Holm's step-down adjusted p-values, in the order given."""
+    """Return Holm's step-down adjusted p-values, in the order given."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)

@@ -48,7 +48,7 @@ def rounds(claims):
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
-def gather(claims, store, workers=None, progress=True, backend="local"):
+def gather(claims, store, workers=None, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
     wanted = rounds(claims)
     results = {*wanted, *found_by(wanted)}
@@ -64,7 +64,7 @@ def gather(claims, store, workers=None, progress=True, backend="local"):
             if needed[parent] <= 0 and not pinned and STEPS[parent.step].weights:
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
-    how = {"checkpoint_seconds": 60.0, "progress": progress, "backend": backend}
+    how = {"checkpoint_seconds": 60.0, "backend": backend}
     return sweep.make(wanted, store, workers, done=done, **how)
 
 

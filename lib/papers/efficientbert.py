@@ -100,13 +100,9 @@ def scaled(name, profile):
     heads = net.heads * shape(profile).heads // HEADS
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
-    return replace(
-        net,
-        heads=heads,
-        hidden=hidden,
-        width=hidden * net.width // net.hidden,
-        layers=tuple(net.layers[i * len(net.layers) // depth] for i in range(depth)),
-    )
+    width = hidden * net.width // net.hidden
+    layers = tuple(net.layers[i * len(net.layers) // depth] for i in range(depth))
+    return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
 def tables(profile):
@@ -121,14 +117,11 @@ def window(profile):
     if profile in S.LIMITS:
         return S.LIMITS[profile]
     whole = scaled("Supernet", profile)
-    low, high = (
-        parameters(
-            replace(whole, layers=tuple(replace(l, stack=k, q=q) for l in whole.layers)),
-            "with projection",
-            **tables(profile),
-        )
+    ends = (
+        replace(whole, layers=tuple(replace(l, stack=k, q=q) for l in whole.layers))
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
     )
+    low, high = (parameters(net, "with projection", **tables(profile)) for net in ends)
     return tuple(round(low + share * (high - low)) for share in S.WINDOW[profile])
 
 
@@ -151,25 +144,21 @@ def brief_text(profile):
     return corpus(profile, S.BRIEF[profile], ENCYCLOPEDIA)
 
 
+def _once(step, profile, net, inputs, **args):
+    """Return the Spec of a step that trains a network once for all seeds."""
+    told = args | {"net": net.to_json(), "numerics": profile_of(profile).numerics}
+    return Spec(step, told, inputs, seed=0)
+
+
 def pretrained(profile, net, start=None, text=None, train=None, shared=None):
     """Return the Spec of a network that is distilled on text from the whole backbone.
 
     start: the run that it inherits weights from. shared: how a supernet is trained one part in each
     step. text, train: others than the profile's.
     """
-    return Spec(
-        "predistil",
-        {
-            "corpus": text or corpus(profile),
-            "net": net.to_json(),
-            "warmup": S.WARM[profile],
-            "train": train or S.PRETRAIN[profile],
-            "numerics": profile_of(profile).numerics,
-            "shared": shared,
-        },
-        {"teacher": backbone(profile), "start": start},
-        seed=0,
-    )
+    inputs = {"teacher": backbone(profile), "start": start}
+    args = {"corpus": text or corpus(profile), "train": train or S.PRETRAIN[profile]}
+    return _once("predistil", profile, net, inputs, warmup=S.WARM[profile], shared=shared, **args)
 
 
 def supernet(profile, text=TEXT):
@@ -289,20 +278,10 @@ def several(profile):
     layers = zip(whole.layers, found.layers, strict=True)
     net = replace(whole, layers=tuple(replace(l, formula=f.formula) for l, f in layers))
     names, parts = together(profile), shared(profile)
-    return Spec(
-        "multitask",
-        {
-            "data": {task: rows(task) for task in names},
-            "net": net.to_json(),
-            "warmup": S.TAUGHT[profile],
-            "train": S.TOGETHER[profile],
-            "numerics": profile_of(profile).numerics,
-            "shared": parts,
-        },
-        {f"teacher:{task}": teacher(profile, task) for task in names}
-        | {"start": pretrained(profile, net, supernet(profile), shared=parts)},
-        seed=0,
-    )
+    inputs = {f"teacher:{task}": teacher(profile, task) for task in names}
+    inputs["start"] = pretrained(profile, net, supernet(profile), shared=parts)
+    args = {"data": {task: rows(task) for task in names}, "train": S.TOGETHER[profile]}
+    return _once("multitask", profile, net, inputs, warmup=S.TAUGHT[profile], shared=parts, **args)
 
 
 def candidate(profile, net, warm=True, train=None, rows=None, **tuning):

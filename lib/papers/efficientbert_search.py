@@ -62,11 +62,8 @@ def searched(profile, stage, method="", budget=1):
     """
     known("search stage", stage, S.BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
-    args = {
-        "space": space(profile, stage),
-        "search": sampler(profile, stage, method, budget),
-        "numerics": profile_of(profile).numerics,
-    }
+    args = {"space": space(profile, stage), "search": sampler(profile, stage, method, budget)}
+    args["numerics"] = profile_of(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
     if before and not (stage == LAST and profile in S.ALONE):
         inputs["before"] = searched(profile, before, *how)
@@ -77,18 +74,12 @@ def searched(profile, stage, method="", budget=1):
         args["net"] = base(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
-        args |= {
-            "data": rows(profile, count, S.HELD_OUT[profile]),
-            "train": S.TOGETHER[profile],
-            "classifier": task,
-        }
+        args["data"] = rows(profile, count, S.HELD_OUT[profile])
+        args |= {"train": S.TOGETHER[profile], "classifier": task}
         inputs["start"] = several(profile, inputs.get("before"))
         return Spec("search", args, inputs)
-    args |= {
-        "data": rows(profile, *S.PART[profile]),
-        "train": S.BRIEFLY[profile],
-        "warmup": S.TAUGHT[profile],
-    }
+    args["data"] = rows(profile, *S.PART[profile])
+    args |= {"train": S.BRIEFLY[profile], "warmup": S.TAUGHT[profile]}
     inputs["start"] = efficientbert.searching(profile)
     inputs["teacher"] = efficientbert.teacher(profile, task)
     if profile in S.BRIEF:
@@ -111,11 +102,8 @@ def several(profile, search):
 def after(spec, search, inputs=(), output="net", **args):
     """Return the Spec with the network and the seed of a search, and with other inputs and
     arguments."""
-    return Spec(
-        spec.step,
-        spec.args | {"net": Output("search", output)} | args,
-        spec.inputs | dict(inputs) | {"search": search},
-    )
+    told = spec.args | {"net": Output("search", output)} | args
+    return Spec(spec.step, told, spec.inputs | dict(inputs) | {"search": search})
 
 
 # ---- WHAT BECOMES OF A NETWORK

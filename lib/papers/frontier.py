@@ -87,9 +87,7 @@ def fine_pruned(profile, task, m, model):
     """Return the Spec of a model that is pruned to m/12 of the encoder's weights while it is
     fine-tuned."""
     epochs = as_long(ghostbert.FINETUNE, profile).epochs
-    made = bermo.pruned(profile, task, model, S.PRUNING, epochs)
-    prune = made.args["prune"] | {"final_threshold": m / HEADS}
-    return replace(made, args=made.args | {"prune": prune})
+    return bermo.pruned(profile, task, model, S.PRUNING, epochs, share=m / HEADS)
 
 
 def mixed(profile, task, m):

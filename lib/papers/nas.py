@@ -207,11 +207,8 @@ def label(ratio, kind="NAS"):
 def least(profile):
     """Return the share of the encoder's FLOPs that one head and one neuron in each layer leave."""
     of = shape(profile)
-    one, whole = (
-        gated.flops(of.hidden, of.hidden // of.heads, [{"heads": a, "ffn": f}] * of.layers)
-        for a, f in ((1, 1), (of.heads, of.ffn))
-    )
-    return one / whole
+    one = gated.flops(of.hidden, of.hidden // of.heads, [{"heads": 1, "ffn": 1}] * of.layers)
+    return one / gated.masked(of)
 
 
 def reachable(profile, ratios=()):

@@ -1,1 +1,1 @@
-"""Runs: what decides one, where it is kept, who makes it."""
+"""This room has runs: what decides one, where it is kept, and who makes it."""

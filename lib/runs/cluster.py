@@ -1,8 +1,8 @@
-"""Executors for many machines: a Ray cluster, and Slurm (lib.runs.executors).
+"""This module has the executors for many machines: a Ray cluster, and Slurm.
 
-Workers see the store, the data and this code at the same paths as here: on a shared folder. The
-locks of the store keep a run from being made twice, so a run whose worker or machine is lost is
-just asked for again. It goes on from its last checkpoint.
+See `lib.runs.executors`. Workers see the store, the data and this code at the same paths as here:
+on a shared folder. The locks of the store keep a run from being made twice, so a run whose worker
+or machine is lost is simply asked for again. It goes on from its last checkpoint.
 """
 
 import concurrent.futures as futures
@@ -16,20 +16,21 @@ from lib.runs.execute import one_line
 from lib.runs.executors import LAST
 from lib.runs.store import say
 
-RETRIES = 5  # of a run whose worker is lost
+RETRIES = 5  # Ray begins a run whose worker is lost so many times again.
 
 
 def call(data_root, function, *args):
-    """Return a function as another machine calls it: with the data that this process has."""
+    """Return function(*args), called on another machine with the data folder of this process."""
     os.environ["DATA_ROOT"] = data_root
     return function(*args)
 
 
 class Ray:
-    """Executor on a Ray cluster, a task a run; Ray begins a run anew elsewhere when it loses it.
+    """Ray is an executor on a Ray cluster: one task for each run.
 
-    address: of a cluster ("auto", "host:port"). Without one it is RAY_ADDRESS, else a cluster of
-    this machine alone is started.
+    Ray begins a run anew elsewhere when it loses it. address: the cluster's address ("auto",
+    "host:port"). Without one it is RAY_ADDRESS, else a cluster of this machine alone is started.
+    Raises RuntimeError where there is no cluster.
     """
 
     def __init__(self, address, slots, folder=None):
@@ -41,13 +42,12 @@ class Ray:
         here = {"num_cpus": paths.cores(), "include_dashboard": False} if address == "local" else {}
         try:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
-        except Exception as error:  # Ray raises bare ones
+        except Exception as error:  # Ray raises exceptions of many kinds.
             raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
         self.task = ray.remote(call)
 
     def submit(self, function, *args, need):
-        """Ask for a call with the cores, and the GPU or the memory, of a Need. Returns its
-        future."""
+        """Ask for a call with the cores, and the GPU or memory, of a Need. Returns its future."""
         how = {"num_gpus": 1} if need.card else {"memory": int(need.memory)}
         task = self.task.options(num_cpus=need.cores, max_retries=RETRIES, **how)
         reference = task.remote(str(paths.data_root().absolute()), function, *args)
@@ -56,14 +56,14 @@ class Ray:
         return future
 
     def finished(self, seconds=None):
-        """Return the futures that ended, within so many seconds."""
+        """Return the futures that ended, waiting at most so many seconds for one."""
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
         return done
 
     def close(self):
-        """Stop what is still at work; who does not say so within LAST seconds is killed."""
+        """Stop the calls at work; those that have not ended within LAST seconds are killed."""
         for reference in self.running.values():
             self.ray.cancel(reference)
         futures.wait(self.running, LAST)
@@ -71,7 +71,7 @@ class Ray:
 
 
 class Resumed:
-    """A function that Slurm calls again, as it was, where it preempted the job."""
+    """Resumed wraps a function that Slurm calls again after a preemption, as it was."""
 
     def __init__(self, function):
         self.function = function
@@ -80,16 +80,17 @@ class Resumed:
         return self.function(*args)
 
     def checkpoint(self, *args):
-        """Return what submitit asks for before a job ends early: the same again."""
+        """Return what submitit asks for before a job ends early: the same call again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *args)
 
 
 def watcher():
-    """Return what tells submitit how jobs are: `squeue`, as small clusters have no accounting.
+    """Return the object that tells submitit the state of jobs.
 
-    A job that it no longer lists has ended, whether it was made, cancelled or lost.
+    It asks `squeue`, as small clusters have no accounting. A job that is no longer listed has
+    ended, whether it was made, cancelled or lost.
     """
     from submitit.slurm.slurm import SlurmInfoWatcher
 
@@ -107,10 +108,10 @@ def watcher():
 
 
 class Slurm:
-    """Executor of Slurm, a job a run.
+    """Slurm is an executor on a Slurm cluster: one job for each run.
 
     parameters: those of submitit, such as "slurm_partition=gpu,timeout_min=240"; "cluster=local"
-    makes processes here instead. folder: of the logs.
+    makes processes on this machine instead. folder: the folder of the logs.
     """
 
     def __init__(self, parameters, slots, folder):
@@ -142,6 +143,6 @@ class Slurm:
         return done
 
     def close(self):
-        """Cancel what is still at work."""
+        """Cancel the jobs that are still at work."""
         for job in self.running:
             job.cancel()

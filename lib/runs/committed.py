@@ -1,6 +1,7 @@
-"""Committed files that a reader sees, or that results rest on, held to their digests.
+"""This module compares committed files with their digests.
 
-`data/records/files.csv` has a line for each: its path and its digest.
+They are the files that a reader sees, or that results rest on. `data/records/files.csv` has a line
+for each: its path and its digest.
 """
 
 from lib.runs import paths
@@ -20,7 +21,10 @@ def seen():
 
 
 def changed(place=None):
-    """Return one line for each file that is not as `files.csv`, at a place, says."""
+    """Return one line for each file that differs from what `files.csv` says.
+
+    place: the path of another file in place of `files.csv`.
+    """
     place = place or paths.records_root() / FILES
     old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
     names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}

@@ -1,49 +1,40 @@
-"""Execute one Spec in this process: lock it, resume what was left, call its step, keep the run.
+"""This module executes one Spec in this process.
 
-This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it in worker processes.
+It locks the run, resumes what was left of it, calls the step and keeps the result. This is the only
+place that turns a Spec into a run. `lib.runs.sweep` calls it in worker processes.
 """
 
 import ctypes
 import gc
 import platform
-import re
 import subprocess
-import time
 import traceback
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
-
-from filelock import Timeout
 
 from lib.runs import paths
 from lib.runs.spec import from_json
-from lib.runs.store import Draft, Store, locked, say
+from lib.runs.store import Draft, Store, alive, locked, say
 from lib.steps import STEPS
 
-# packages that decide results beside torch
+# These packages decide results, beside torch.
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
-    """Return the run of `spec`, made if it is missing. Where another process is making it, wait.
+    """Return the run of a Spec, and make it if it is missing.
 
-    keep: save the weights. Raises what the step raises, after writing it to the ledger, and
-    RuntimeError where an input is missing.
+    Where another process is making it, wait. keep: whether the weights are saved. Raises what the
+    step raises, after writing it to the ledger, and RuntimeError where an input is missing.
     """
     store = store or Store()
-    while True:
-        if run := store.find(spec, weights=keep):
-            return run
-        try:
-            with locked(store.lock(spec)):
-                if run := store.find(spec, weights=keep):
-                    return run
-                return _make(spec, store, keep, checkpoint_seconds)
-        except Timeout:
-            say(f"waiting  {spec.name}: another process is making it")
-            time.sleep(0.3)
+    if run := store.find(spec, weights=keep):
+        return run
+    if alive(store.lock(spec)):
+        say(f"waiting  {spec.name}: another process is making it")
+    with locked(store.lock(spec)):
+        return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
 
 
 def _make(spec, store, keep, checkpoint_seconds):
@@ -53,7 +44,7 @@ def _make(spec, store, keep, checkpoint_seconds):
         if inputs[name] is None:
             state = store.state(parent)["state"]
             raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
-    commit()  # of the code that is about to run, not of a checkout made meanwhile
+    commit()  # It is cached now: a later checkout is not the code that runs here.
     keep = (keep or small(spec)) and STEPS[spec.step].weights
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
@@ -63,15 +54,17 @@ def _make(spec, store, keep, checkpoint_seconds):
         draft.tell("stopped")
         raise
     except Exception as error:
-        with suppress(OSError):  # the disk may be full
+        with suppress(OSError):  # The disk may be full.
             draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
         raise
     return store.place(spec)
 
 
 def small(spec):
-    """Whether a run keeps its weights also where no other needs them: it learned generated tasks,
-    and its model is of some megabytes."""
+    """Whether a run keeps its weights even where no other run needs them.
+
+    It does if it learned generated tasks: its model has only some megabytes.
+    """
     told = spec.args.get("data") or {}
     return "toy" in (
         each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
@@ -83,7 +76,10 @@ def one_line(error):
 
 
 def environment(spec):
-    """Return what a run was made with: an allow-list, no names of machines or people."""
+    """Return what a run was made with: names and versions.
+
+    Machines and people are not named.
+    """
     import torch
 
     on_card = (spec.args.get("numerics") or {}).get("device")
@@ -91,7 +87,7 @@ def environment(spec):
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
-        "processor": processor(),
+        "processor": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
@@ -100,16 +96,11 @@ def environment(spec):
     }
 
 
-def processor():
-    place = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.+)", place.read_text() if place.exists() else "")
-    return names[0].strip() if names else platform.processor()
-
-
 @cache
 def commit():
-    """Return {"commit"} of the code as this process first saw it, with "-dirty" where a committed
-    file had been changed; empty outside a checkout.
+    """Return {"commit"} of the code as this process first saw it.
+
+    "-dirty" follows where a committed file had been changed. Outside a checkout the dict is empty.
     """
     words = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
@@ -120,10 +111,10 @@ def commit():
 
 
 def work(body, runs, records, keep, checkpoint_seconds):
-    """Make what a worker is asked for, a Spec as JSON. Returns (what it cost, the error in a
-    line).
+    """Make the run that a worker is asked for. Returns (what it cost, the error in a line).
 
-    One of both is there: errors of all executors travel alike.
+    body: its Spec as JSON. The cost is None or the error is "", so errors of all executors travel
+    alike.
     """
     spec = from_json(body)
     try:
@@ -135,9 +126,9 @@ def work(body, runs, records, keep, checkpoint_seconds):
 
 
 def give_back():
-    """Hand memory that a run no longer needs back to the system, before the worker's next one.
+    """Return memory that a run no longer needs to the system, before the worker's next run.
 
-    The C library keeps it (lib.train.lean), and a worker's memory would grow from run to run.
+    The C library would keep it, and a worker's memory would grow from run to run (lib.train.lean).
     """
     gc.collect()
     if platform.libc_ver()[0] == "glibc":

@@ -1,7 +1,8 @@
-"""Executors: who makes the runs of a sweep.
+"""This module has executors, which make the runs of a sweep.
 
-An executor makes `slots` runs at once. `submit` begins one; `finished` gives those that ended.
-`Local` has worker processes on this machine; `lib.runs.cluster` has executors for many machines.
+An executor makes at most `slots` runs at once. `submit` begins one; `finished` returns those that
+ended. `Local` has worker processes on this machine; `lib.runs.cluster` has executors for many
+machines.
 """
 
 import concurrent.futures as futures
@@ -20,19 +21,20 @@ from pathlib import Path
 from lib.runs import paths
 from lib.runs.spec import known
 
-# What workers and kernels are forked with. Of this package nothing: each imports it as it is then.
+# Workers and kernels are forked with these imports. None is of this package, so that each process
+# imports the code as it then is.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
-LAST = 20.0  # seconds that stopped workers are given to say so
+LAST = 20.0  # Stopped workers have so many seconds to note that they stopped.
 BACKENDS = ("local", "ray", "slurm")
-# Bytes of memory that a worker takes at its peak, by the type of its numbers: measured at toy and
-# mini (tests/test_scale.py), counted from the largest model and batch of paper on a GPU.
+# A worker takes so many bytes of memory at its peak, by the type of its numbers. They are measured
+# at toy and mini (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
 PEAK = {"float32": 0.9e9, "bfloat16": 2.2e9, "cuda": 28e9}
 
 
 @dataclass(frozen=True)
 class Need:
-    """The place that a run asks for: cores, a GPU or not, and bytes of memory there."""
+    """A Need is what a run asks for: cores, whether it takes a GPU, and bytes of memory there."""
 
     cores: int = 1
     card: bool = False
@@ -40,7 +42,7 @@ class Need:
 
 
 def need(spec):
-    """Return the Need of a run."""
+    """Return the Need of the run of a Spec."""
     numerics = spec.args.get("numerics") or {}
     dtype, device = numerics.get("dtype", "float32"), numerics.get("device", "")
     return Need(numerics.get("threads", 1), bool(device), PEAK[device or dtype])
@@ -49,9 +51,9 @@ def need(spec):
 def opened(backend, needs, workers=None, folder=None):
     """Return the executor of a backend for runs with these Needs.
 
-    backend: its name, and after a colon its address or its parameters. workers: runs at once; as
-    many as fit by default, on a GPU one. folder: where a backend leaves its logs. Raises ValueError
-    for an unknown backend, RuntimeError where its package is absent.
+    backend: its name, and after a colon its address or its parameters. workers: the number of runs
+    at once; by default as many as fit, and one on a GPU. folder: where a backend leaves its logs.
+    Raises ValueError for an unknown backend, RuntimeError where its package is absent.
     """
     name, _, told = backend.partition(":")
     known("backend", name, BACKENDS)
@@ -70,7 +72,7 @@ def opened(backend, needs, workers=None, folder=None):
 
 
 def memory():
-    """Return the free bytes of memory, as the machine and its control group have them."""
+    """Return the free bytes of memory, as the machine and its control group report them."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
@@ -79,18 +81,19 @@ def memory():
 
 
 def context(card=False):
-    """Return how processes are started: forked from a server that has imports and ran nothing.
+    """Return the multiprocessing context in which processes are started.
 
-    It is that of this process, or the one that this process was itself forked from. Processes are
-    spawned where a fork is unsafe: off Linux, and on a GPU.
+    They are forked from a server that has imports and ran nothing. It is the server of this
+    process, or the one that this process was itself forked from. Processes are spawned where a fork
+    is unsafe: off Linux, and on a GPU.
     """
     if card or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     server = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
-        server.ensure_running = lambda: None  # else it starts one of its own
+        server.ensure_running = lambda: None  # Else it starts another server.
     server.set_forkserver_preload(WARM.split())
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in all that it forks
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # All that it forks inherits this.
     try:
         server.ensure_running()
     finally:
@@ -99,15 +102,15 @@ def context(card=False):
 
 
 class Local:
-    """Executor on this machine: `slots` worker processes that stay alive between runs.
+    """Local is the executor on this machine: worker processes that stay alive between runs.
 
-    A worker is a process of its own, so that one that is killed costs only its own run. card: they
-    work on the GPU, the first one that this process may use.
+    Each worker is a separate process, so one that is killed costs only its current run. slots: the
+    number of workers. card: whether they use the GPU, the first one that this process may use.
     """
 
     def __init__(self, slots, card=False):
         self.slots, self.card, self.running = slots, card, {}
-        self.pools = [None] * slots  # opened by the first call
+        self.pools = [None] * slots  # The first call in a slot opens its pool.
         self.free = list(reversed(range(slots)))
 
     def submit(self, function, *args, need=None):
@@ -121,7 +124,10 @@ class Local:
         return future
 
     def finished(self, seconds=None):
-        """Return the futures that ended, within so many seconds; their workers are free again."""
+        """Return the futures that ended, waiting at most so many seconds for one.
+
+        Their workers are free again.
+        """
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             slot = self.running.pop(future)
@@ -131,7 +137,7 @@ class Local:
         return done
 
     def each(self, function, jobs):
-        """Yield (job, its future) as they finish; a job is a tuple of arguments."""
+        """Yield (job, its future) as jobs finish; a job is a tuple of arguments."""
         left, running = list(jobs), {}
         while left or running:
             while left and self.free:
@@ -141,8 +147,10 @@ class Local:
                 yield running.pop(future), future
 
     def close(self):
-        """End the workers: idle ones by themselves, those at work once they have said that they
-        stopped. Who has not within LAST seconds is killed.
+        """End the workers.
+
+        Idle workers end by themselves, those at work when they have noted that they stopped. A
+        worker that has not ended within LAST seconds is killed.
         """
         busy = [self.pools[slot] for slot in self.running.values()]
         left = [process for pool in busy for process in (pool._processes or {}).values()]
@@ -153,13 +161,13 @@ class Local:
         end = time.monotonic() + LAST
         for process in left:
             process.join(max(0.0, end - time.monotonic()))
-            process.kill()  # does nothing to one that has ended
+            process.kill()  # It does nothing to a process that has ended.
 
 
 def _tend(env):
-    """A worker's first act: leave interrupts to its parent."""
+    """Prepare a new worker. It leaves interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # A stopped run notes that.
     attach(env)
 
 

@@ -1,6 +1,6 @@
-"""Where everything lies, and how files are written whole and checked by digest when they are read.
+"""This module knows where everything lies, and writes files whole.
 
-This is the only module that knows folder names. Environment variables move what is large or made:
+It is the only one that knows folder names. Environment variables move what is large or made:
 `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT`
 (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
 
@@ -16,34 +16,36 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduser()
-COMMITTED = NOTEBOOKS / "committed.json"  # digests of the notebooks that standard pages are made of
+# This file has the digests of the notebooks that standard pages are made of.
+COMMITTED = NOTEBOOKS / "committed.json"
 FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-UNSEEN = DATA / "unseen"  # what unseen rows are judged by, by their digest: numbers only
-# of the official data and checkpoints, so that records are found without them
+# This folder has the labels and other numbers of unseen rows, by the digest of the rows.
+UNSEEN = DATA / "unseen"
+# This file has the digests of official data and checkpoints, so records are found without them.
 DIGESTS = DATA / "digests.json"
 
 
 @cache
 def full(place):
-    """Return the Path of a place, which grids ask for a hundred thousand times."""
+    """Return the Path of a place. It is cached, as grids ask for it a hundred thousand times."""
     return Path(place).expanduser()
 
 
 def data_root():
-    """Holds `glue/<TASK>/*.tsv` and the other real data."""
+    """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
     return full(os.environ.get("DATA_ROOT", DATA))
 
 
 def models_root():
-    """Holds one folder for each checkpoint in Hugging Face layout."""
+    """Return the folder that holds one folder for each checkpoint in Hugging Face layout."""
     return full(f"{DATA}/models")
 
 
@@ -56,8 +58,10 @@ def records_root():
 
 
 def meant(path):
-    """Return the full path that a reader means, relative to the working folder or to the
-    project."""
+    """Return the full path that a reader means.
+
+    It may be relative to the working folder or to the project.
+    """
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
     return next((place for place in places if place.exists()), places[0]).resolve()
 
@@ -80,7 +84,7 @@ def roots():
 
 
 def movable(path):
-    """Return what to do about a file that cannot be made or read; "" where no variable moves it."""
+    """Return a fix for a file that cannot be made or read, or "" where no variable moves it."""
     for name, root in roots().items() if path else ():
         if Path(path).is_relative_to(root):
             return f"; fix: let {shown(root)} be written, or set {name} to another folder"
@@ -88,7 +92,7 @@ def movable(path):
 
 
 def scrubbed(text):
-    """Return a text without folders of this machine: each by the variable that names it."""
+    """Return a text with the variables that name folders of this machine in place of them."""
     named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
     named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
@@ -101,25 +105,26 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# ---- files that are written whole, and checked by digest when they are read ----
+# ---- Files are written whole, and checked by digest when they are read. ----
 MANIFEST = "manifest.json"
 
 
 class Damaged(ValueError):
-    """A file is not what was written; the message names it."""
+    """Damaged is raised where a file is not what was written; the message names it."""
 
 
 @contextmanager
 def whole(path):
-    """Yield a place beside `path`, to write a file or a folder there; at the end it gets the name.
+    """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
+    `path`.
 
-    A reader never sees half of it. An error, or a full disk, leaves what was there. Raises OSError
-    where `path` is a folder that holds something already.
+    A reader never sees half of it. An error, or a full disk, leaves what was there before. Raises
+    OSError where `path` is a folder that holds something already.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     place = path.with_name(f".{path.name}.{os.getpid()}")
-    remove(place)  # of a process that was killed
+    remove(place)  # A process that was killed may have left it.
     try:
         yield place
         os.replace(place, path)
@@ -128,7 +133,7 @@ def whole(path):
 
 
 def remove(path):
-    """Remove a file or a folder; neither need be there."""
+    """Remove a file or a folder, if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -137,7 +142,7 @@ def remove(path):
 
 @cache
 def toml(path):
-    """Return the tables of a TOML file, its lists as tuples."""
+    """Return the tables of a TOML file, with its lists as tuples."""
 
     def read(value):
         if isinstance(value, dict):
@@ -148,18 +153,18 @@ def toml(path):
 
 
 def write(path, text):
-    """Write a text (`whole`)."""
+    """Write a text to a file, as `whole` does."""
     with whole(path) as place:
         place.write_text(text)
 
 
 def write_json(path, value):
-    """Write a value as JSON (`write`)."""
+    """Write a value as JSON to a file, as `write` does."""
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
 def read_json(path):
-    """Return the value in a file of JSON. Raises Damaged naming the file."""
+    """Return the value in a file of JSON. Raises Damaged that names the file."""
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
@@ -171,8 +176,9 @@ def sha(data):
 
 
 def digest(path):
-    """Return the digest of a file; computed once in a process while its size, time and
-    place stay.
+    """Return the digest of a file.
+
+    It is computed once in a process while size, time and place of the file stay.
     """
     state = os.stat(path)
     return _digest(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
@@ -187,7 +193,7 @@ def _digest(path, *_):
 def seal(folder):
     """Write the manifest of a folder.
 
-    The files become readable for those to whom the umask of this process gives new files;
+    Its files become readable for those to whom the umask of this process gives new files;
     safetensors writes them for their owner alone.
     """
     folder, mask = Path(folder), os.umask(0)
@@ -201,10 +207,10 @@ def seal(folder):
 
 
 def check(folder, spared=()):
-    """Raise Damaged naming a file of a folder that is not as `seal` found it.
+    """Raise Damaged that names a file of a folder which differs from what `seal` found.
 
-    spared: the beginning of names that are not looked at. A file that may not be read, or that a
-    disk failed to give, is not damaged: OSError names it.
+    spared: the beginning of names that are not checked. A file that may not be read, or that a disk
+    failed to give, is not damaged: OSError names it.
     """
     place = folder / MANIFEST
     try:
@@ -222,7 +228,7 @@ def check(folder, spared=()):
 
 
 def wrong(folder, spared=()):
-    """Return what is wrong with a folder (`check`), in words; "" where it is as it was written."""
+    """Return in words how a folder is damaged, as `check` finds it, or "" where it is sound."""
     try:
         check(folder, spared)
     except Damaged as error:
@@ -236,21 +242,18 @@ def key_of(*what):
 
 
 def remembered(what, sources, compute):
-    """Return `compute()`, a JSON value that follows from the content of the files `sources`:
-    remembered until one of them has another size or time. Planning then reads no text. A damaged
-    note is made again.
+    """Return `compute()`, a JSON value that follows from the content of the files `sources`.
+
+    It is kept on disk until one of the files has another size or time, so that planning reads no
+    text. what: JSON that names the value. A damaged note is made again.
     """
     told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
     path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
-    try:
+    with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
         if check == key_of(told, value):
             return value
-    except (OSError, ValueError):
-        pass
     value = compute()
-    try:
+    with suppress(OSError):  # The disk may be full or read-only: then files are read next time.
         write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
     return value

@@ -1,28 +1,28 @@
-"""Spec: what decides the result of a run, and nothing else.
+"""This module has Spec: what decides the result of a run, and nothing else.
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
 A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of
 Specs is a graph. Its identity is a hash of canonical JSON, in which full paths do not count: a
 reader's data and model are identified by their digests. The seed is not part of it: the seeds of
-one Spec are replicates, kept side by side in one folder. An input without a seed of its own takes
-that of the Spec which asks for it, so that two models compared at one seed share their teacher and
-data order. An input with a seed is pinned, and that seed is part of the identity.
+one Spec are replicates, kept side by side in one folder. An input without a seed takes that of the
+Spec which asks for it, so that two models compared at one seed share their teacher and data order.
+An input with a seed is pinned, and that seed is part of the identity.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
 from lib.model.options import known, settled
 from lib.model.options import stream as stream
+from lib.runs.paths import sha
 from lib.steps import STEPS
 
 
 @dataclass(frozen=True)
 class Output:
-    """An argument that is not known yet: `key` of the metrics of the input called `input`."""
+    """An Output is an argument that is not known yet: the metric `key` of the input `input`."""
 
     input: str
     key: str
@@ -31,8 +31,9 @@ class Output:
 @dataclass(frozen=True)
 class Spec:
     step: str
-    args: dict = field(default_factory=dict)  # names to plain JSON values, options, or Outputs
-    inputs: dict = field(default_factory=dict)  # names to Specs; None is left out, as in args
+    # Names stand for plain JSON values, options, or Outputs. What is None is left out.
+    args: dict = field(default_factory=dict)
+    inputs: dict = field(default_factory=dict)  # Names stand for Specs. What is None is left out.
     seed: int | None = None
 
     def __post_init__(self):
@@ -48,17 +49,17 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def at(self, seed):
-        """Return the replicate with this seed."""
+        """Return the replicate with this seed. Raises ValueError for what is no seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
-        made = object.__new__(Spec)  # with the identity, if it is known: the seed is no part of it
+        made = object.__new__(Spec)  # It keeps the identity, of which the seed is no part.
         made.__dict__.update(self.__dict__, seed=seed)
         made.__dict__.pop("parents", None)
         return made
 
     @cached_property
     def parents(self):
-        """The inputs as replicates: those without a seed take this one's."""
+        """Return the inputs as replicates: those without a seed take the seed of this Spec."""
         return {
             name: spec if spec.seed is not None else spec.at(self.seed)
             for name, spec in self.inputs.items()
@@ -70,18 +71,19 @@ class Spec:
         body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
         if '"/' in body:
             body = canonical([self.step, STEPS[self.step].version, placeless(self.args), inputs])
-        return hashlib.sha256(body.encode()).hexdigest()[:12]
+        return sha(body.encode())[:12]
 
     @property
     def name(self):
-        """Folder of the run below the store's root: step-identity/seed."""
+        """Return the folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
             raise ValueError(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
-        """Return the arguments with every Output replaced; metrics: {input name: metrics of its
-        run}.
+        """Return the arguments with every Output replaced by its value.
+
+        metrics: {input name: metrics of its run}.
         """
         args = dict(self.args)
         for name, value in args.items():
@@ -103,8 +105,9 @@ class Spec:
 
 
 def from_json(body):
-    """Return the Spec that `to_json` wrote. Raises ValueError where the step has another version
-    now.
+    """Return the Spec that `to_json` wrote.
+
+    Raises ValueError where the step has another version now.
     """
     step, version = body["step"], body["version"]
     known("step", step, STEPS)
@@ -118,7 +121,7 @@ def from_json(body):
 
 
 def ancestry(specs):
-    """Return all inputs of some Specs, and theirs."""
+    """Return all inputs of some Specs, and the inputs of these, and so on."""
     found, left = set(), list(specs)
     while left:
         new = set(left.pop().parents.values()) - found
@@ -131,7 +134,10 @@ PLAIN = {bool, int, float, str, type(None)}
 
 
 def plain(value):
-    """Options and Outputs as plain JSON values. Raises TypeError for what JSON would change."""
+    """Return a value with options and Outputs as plain JSON.
+
+    Raises TypeError for a value that JSON would change.
+    """
     if type(value) in PLAIN:
         return value
     if isinstance(value, dict):
@@ -147,7 +153,10 @@ def plain(value):
 
 
 def placeless(value):
-    """Arguments without full paths: what lies there is identified by the digest beside them."""
+    """Return arguments without full paths.
+
+    What lies at a path is identified by the digest beside it.
+    """
     if isinstance(value, dict):
         return {k: placeless(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -155,7 +164,7 @@ def placeless(value):
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-# A value as JSON of which there is one form; it raises ValueError for numbers that are none.
+# It returns a value as JSON in one possible form. It raises ValueError for nan and infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

@@ -1,18 +1,18 @@
-"""Store: where runs are kept, made once, and found again.
+"""This module has the store, where runs are kept, made once, and found again.
 
-    data/runs/<step>-<identity>/<seed>/      a finished run
-                               <seed>.part/  one being made, or what is left of a failed, stopped
-                                             or killed one
-                               <seed>.lock   held by the process that is making it
-    data/records/<step>-<identity>/<seed>/   a record: a run without weights and events, small
-                                             enough to commit
+    data/runs/<step>-<identity>/<seed>/      is a finished run.
+                               <seed>.part/  is a run that is being made, or what is left of one
+                                             that failed, was stopped or was killed.
+                               <seed>.lock   is held by the process that is making it.
+    data/records/<step>-<identity>/<seed>/   is a record: a run without weights and events, small
+                                             enough to commit.
 
-A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
+A run folder holds `spec.json`, `status.json` (the ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.runs.paths) has a digest of each file. What is found damaged, or holds the run of
+manifest (lib.runs.paths) has a digest of each file. A run that is found damaged, or belongs to
 another Spec, is not used; a line says so, and the run that is made again takes its place. What
-cannot be read is left where it is, and an error tells it.
+cannot be read is left where it is, and raises an error.
 """
 
 import json
@@ -32,8 +32,9 @@ from lib.runs import paths
 from lib.runs.paths import Damaged, read_json, write_json
 from lib.runs.spec import placeless
 
-PARTS = ("spec", "status", "metrics", "env")  # of a run that are JSON
-LEFT = ("model", "events.jsonl", paths.MANIFEST)  # what a record has not, or has of its own
+PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
+# A record does not copy these from its run. It gets a manifest of its own.
+LEFT = ("model", "events.jsonl", paths.MANIFEST)
 
 
 @cache
@@ -43,29 +44,31 @@ def say(line):
 
 
 def part(name):
-    """Return a part of a run (PARTS) that is read when it is asked for."""
+    """Return a property that reads a part of a run (PARTS) when it is asked for."""
     return property(lambda run: run.body[name])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read only. Raises Damaged where it is read and its files are not what was
-    written."""
+    """A Run is a finished run, read only.
+
+    Raises Damaged where it is read and its files are not what was written.
+    """
 
     folder: Path
-    origin: str  # "run": made here; "record": committed evidence
+    origin: str  # A "run" was made here; a "record" is committed.
 
     spec, status, metrics, env = map(part, PARTS)
 
     @cached_property
     def body(self):
-        """All parts, after a look at the digests of all files but the weights."""
+        """Return all PARTS, after a check of the digests of all files but the weights."""
         paths.check(self.folder, ("model/",))
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
     def cost(self):
-        """Core seconds, which other work beside it does not stretch."""
+        """Return the core seconds of the run, which other work on the machine does not stretch."""
         return self.status.get("core_seconds", self.status["seconds"])
 
     @property
@@ -74,23 +77,23 @@ class Run:
 
     @property
     def model(self):
-        """Folder of the weights; see lib.model.backbone.load."""
+        """Return the folder of the weights; see lib.model.backbone.load."""
         return self.folder / "model"
 
     def arrays(self, name):
-        """Arrays that the step saved under this name. Raises FileNotFoundError without any."""
+        """Return the arrays saved under a name. Raises FileNotFoundError without any."""
         return load_file(self.folder / f"{name}.safetensors")
 
     def lines(self, name):
-        """JSON lines that the step wrote under this name; none where the file is absent."""
+        """Return the JSON lines in a file that the step wrote; none where it is absent."""
         path = self.folder / name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     def check(self, spec, weights=False):
-        """Raise Damaged where it is not the whole run of a Spec, OSError where it cannot be read.
+        """Raise Damaged where this is not the whole run of a Spec, OSError where it cannot be read.
 
-        weights: they are looked at as well.
+        weights: whether they are checked as well.
         """
         told, asked = self.spec, spec.to_json()
         if told != asked and placeless(told) != placeless(asked):
@@ -100,11 +103,12 @@ class Run:
 
 
 @contextmanager
-def locked(path, patience=0.2):
-    """Hold the exclusive right to make a run; path: of its lock file. Raises Timeout after so many
-    seconds of patience, while another process holds it.
+def locked(path, patience=-1):
+    """Hold the exclusive right to make a run. While another process holds it, wait.
 
-    The lock is the file system's (filelock). It ends with the process that holds it.
+    path: the lock file of the run. patience: the seconds after which this raises Timeout; below 0
+    it waits without an end. The lock is the file system's (filelock). It ends with the process that
+    holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path, patience, thread_local=False):
@@ -126,18 +130,20 @@ def alive(path):
 
 
 class Store:
-    """Two folders: committed records come first, so that pages are the same wherever runs were
-    made; then runs."""
+    """A Store is two folders: committed records, and runs.
+
+    Records are looked up first, so that pages are the same wherever runs were made.
+    """
 
     def __init__(self, runs=None, records=None):
         self.runs = Path(runs or paths.runs_root())
         self.records = Path(records or paths.records_root())
 
     def find(self, spec, weights=False):
-        """Return the finished run of a Spec, or None. With `weights`, one that still has its model.
+        """Return the finished run of a Spec, or None.
 
-        What is damaged, or of another Spec, is not used, and a line says so. Raises OSError for
-        what is there and cannot be read.
+        weights: whether it must still have its model. A run that is damaged, or belongs to another
+        Spec, is not used, and a line says so. Raises OSError for a run that cannot be read.
         """
         for origin, root in {"record": self.records, "run": self.runs}.items():
             run = Run(root / spec.name, origin)
@@ -150,10 +156,10 @@ class Store:
         return None
 
     def place(self, spec):
-        """Give a run that is made its name.
+        """Rename the folder of a run that is made to its final name. Returns the Run.
 
-        It replaces one that is damaged or has no weights. A kill leaves the new one whole, under
-        either name.
+        It replaces a run that is damaged or has no weights. If it is killed, the new run is whole
+        under either name.
         """
         final = self.runs / spec.name
         shutil.rmtree(final, ignore_errors=True)
@@ -184,8 +190,9 @@ class Store:
         return status
 
     def every(self, pattern="[!.]*"):
-        """Yield the records, then the finished runs, damaged ones too; pattern: of folders,
-        step-identity.
+        """Yield the records, then the finished runs, damaged ones too.
+
+        pattern: a pattern of folder names, step-identity.
         """
         for origin, root in {"record": self.records, "run": self.runs}.items():
             for place in sorted(root.glob(pattern)):
@@ -194,11 +201,11 @@ class Store:
                         yield Run(folder, origin)
 
     def recorded(self):
-        """Every record."""
+        """Return every record."""
         return [run for run in self.every() if run.origin == "record"]
 
     def parts(self):
-        """Folders of runs being made or left unfinished."""
+        """Return the folders of runs that are being made or were left unfinished."""
         return sorted(self.runs.glob("*/*.part"))
 
     def record(self, run):
@@ -212,7 +219,10 @@ class Store:
 
 
 def ledger(part):
-    """Return what the ledger of an unfinished run says; what is damaged says that it died."""
+    """Return what the ledger of an unfinished run says.
+
+    A ledger that is damaged or absent says that the run died.
+    """
     told = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
         return told | read_json(part / "status.json")
@@ -221,11 +231,10 @@ def ledger(part):
 
 
 class Scratch:
-    """What a training asks of a run.
+    """A Scratch has what a training asks of a run, and writes nothing but checkpoints.
 
-    This one writes nothing but checkpoints; what is logged and saved stays in memory.
-
-    A `Draft` is the run of a Spec. This one serves the candidates of a search and the bench.
+    What is logged and saved stays in memory. It serves the candidates of a search and the bench.
+    Its subclass `Draft` is the run of a Spec.
     """
 
     def __init__(self, folder, seed, checkpoint_seconds=1e9):
@@ -234,7 +243,7 @@ class Scratch:
 
     @property
     def resume(self):
-        """Folder of the checkpoints."""
+        """Return the folder of the checkpoints."""
         return self.folder / "resume"
 
     def log(self, step, **values):
@@ -246,18 +255,21 @@ class Scratch:
         self.arrays[name] = arrays
 
     def logged(self, name):
-        """Arrays of what was logged under a name, {"step": [n], ...}; a step's last note counts."""
+        """Return the arrays of what was logged under a name: {"step": [n], ...}.
+
+        If a step has several notes, the last one counts.
+        """
         found = {line["step"]: line[name] for line in self.lines if name in line}
         steps = sorted(found)
         columns = {key: np.array([found[step][key] for step in steps]) for key in found[steps[0]]}
         return {"step": np.array(steps)} | columns
 
     def progress(self, fraction, **now):
-        """Say how far the run is."""
+        """Note the share of the run that is done."""
 
 
 class Draft(Scratch):
-    """The folder of a run being made, as its step sees it."""
+    """A Draft is the folder of a run that is being made, as its step sees it."""
 
     def __init__(self, store, spec, inputs, keep, checkpoint_seconds=30.0):
         super().__init__(store.part(spec), spec.seed, checkpoint_seconds)
@@ -265,7 +277,7 @@ class Draft(Scratch):
         self.folder.mkdir(parents=True, exist_ok=True)
         before = ledger(self.folder)
         self.attempts = before["attempts"] + 1
-        # of earlier attempts, so that a resumed run tells its whole cost
+        # The costs of earlier attempts count, so that a resumed run tells its whole cost.
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.told = time.monotonic()
@@ -281,7 +293,7 @@ class Draft(Scratch):
         write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
 
     def progress(self, fraction, **now):
-        """Say how far the run is; written at most once a second."""
+        """Write the share of the run that is done to the ledger, at most once a second."""
         if time.monotonic() - self.told > 1:
             self.told = time.monotonic()
             self.tell("started", progress=round(fraction, 4), **now)
@@ -293,11 +305,11 @@ class Draft(Scratch):
 
     @property
     def model(self):
-        """Folder to save the weights in; None where nobody needs them."""
+        """Return the folder to save the weights in; None where nobody needs them."""
         return self.folder / "model" if self.keep else None
 
     def seal(self, metrics, env):
-        """Write what is left of a run; it only wants its name now (`Store.place`)."""
+        """Write the last files of a run. Only its rename is left then (`Store.place`)."""
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)

@@ -1,10 +1,11 @@
-"""Sweep: many Specs as one graph, made under one progress bar.
+"""This module makes many Specs as one graph, under one progress bar.
 
     rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
     make([row["spec"] for row in rows])
-    frame = collect(rows)        # one line a row, its metrics beside it
+    frame = collect(rows)
 
-The inputs of a run are made before it. Who makes it is an executor (lib.runs.executors).
+The frame has one line for each row, with the metrics of its run. The inputs of a run are made
+before it. Runs are made by an executor (lib.runs.executors).
 """
 
 import statistics
@@ -12,7 +13,6 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
-from graphlib import TopologicalSorter
 from itertools import islice
 
 from lib.runs import executors, paths
@@ -22,10 +22,10 @@ from lib.steps import STEPS
 
 
 def missing(specs, store=None, keep=False):
-    """Return {Spec: whether its weights are needed} of the runs that must be made for some Specs,
-    inputs first; keep: the weights of the Specs are wanted as well.
+    """Return {Spec: whether its weights are needed} of the runs that must be made for some Specs.
 
-    The inputs of a run that is there are not looked at: its result stands on its own.
+    Inputs come first. keep: whether the weights of the Specs themselves are needed. The inputs of a
+    run that exists are not looked at: its result stands by itself.
     """
     store = store or Store()
     looked, todo = {}, {}
@@ -47,38 +47,43 @@ def missing(specs, store=None, keep=False):
 
 
 def expected(todo, store=None, workers=None):
-    """Return what missing runs (`missing`) take, as text: "29 runs to make, about 3 min"."""
+    """Return the work for missing runs as text: "29 runs to make, about 3 min".
+
+    todo: what `missing` returned.
+    """
     about = Clock(store or Store()).about(todo, workers or paths.cores())
     return f"{len(todo)} runs to make, {about}"
 
 
 class Clock:
-    """Expected seconds of runs: the median over runs of the same step and profile.
+    """A Clock forecasts the seconds of runs: the median over runs of the same step and profile.
 
-    They are runs and records of the store, and those that this process noted. Of a step with very
-    many runs the first ones are read: their names are hashes.
+    They are runs and records of the store, and those that this process noted. If a step has very
+    many runs, only the first ones are read; as their names are hashes, these are a fair sample.
     """
 
     def __init__(self, store):
         self.store, self.took, self.read = store, defaultdict(list), set()
 
     def note(self, step, args, seconds):
-        """Note what a run of a step took. Numerics tell the profiles apart."""
+        """Note how many seconds a run of a step took. Its numerics tell the profiles apart."""
         self.took[step, *(args.get("numerics") or {}).values()].append(seconds)
 
     def median(self, spec):
-        """Seconds of runs like that of a Spec; None where nothing is known of any."""
+        """Return the median seconds of runs like that of a Spec, or None where none is known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
             for run in islice(self.store.every(f"{spec.step}-*"), SAMPLE):
-                with suppress(ValueError, KeyError, OSError):  # damaged: who wants it is told
+                with suppress(ValueError, KeyError, OSError):  # It may be damaged.
                     self.note(spec.step, run.spec["args"], run.cost)
         took = self.took[spec.step, *(spec.args.get("numerics") or {}).values()]
         return statistics.median(took) if took else None
 
     def forecast(self, specs):
-        """Return [expected seconds] of Specs, the mean of the others where nothing is known of a
-        run's like; None where nothing is known of most: the others' mean would be that of few.
+        """Return [expected seconds] of Specs, or None where most of them are unknown.
+
+        An unknown one takes the mean of the others, which would be that of few if most were
+        unknown.
         """
         found = [self.median(spec) for spec in specs]
         known = [seconds for seconds in found if seconds is not None]
@@ -88,50 +93,39 @@ class Clock:
         return [mean if seconds is None else seconds for seconds in found]
 
     def about(self, specs, workers=1):
-        """Expected time of runs as text."""
+        """Return the expected time of runs as text."""
         if (found := self.forecast(specs)) is None:
             return "time unknown"
         return f"about {clocked(sum(found) / workers)}"
 
 
-SAMPLE = 300  # runs that are read of a step
+SAMPLE = 300  # The clock reads at most so many runs of a step.
 
 
 def make(
-    specs,
-    store=None,
-    workers=None,
-    keep=False,
-    checkpoint_seconds=30.0,
-    progress=True,
-    done=None,
-    backend="local",
+    specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, done=None, backend="local"
 ):
-    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
+    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost Specs.
 
-    A Spec is lost where its run failed, its worker died, or an input of it is lost.
-    workers, backend: `lib.runs.executors.opened`. keep: save the weights of the Specs
-    themselves.
-    done: f(spec), called when a run is there.
+    A Spec is lost where its run failed, its worker died, or an input of it is lost. workers,
+    backend: as `lib.runs.executors.opened` takes them. keep: whether the weights of the Specs
+    themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
     todo = missing(specs, store, keep)
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
-    rank, ready, running, ended, lost = {s: i for i, s in enumerate(todo)}, [], {}, set(), {}
+    waiting, running, ended, lost = dict(todo), {}, set(), {}
     needed = [executors.need(spec) for spec in todo]
     executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
-    order = TopologicalSorter(graph)
-    order.prepare()
-    bar = Bar(todo, store, executor, progress)
+    bar = Bar(todo, store, executor)
     try:
         while True:
-            ready = sorted([*ready, *order.get_ready()], key=rank.get)
-            while ready and len(running) < executor.slots:
-                spec = ready.pop(0)
+            ready = [spec for spec in waiting if graph[spec] <= ended]
+            for spec in ready[: executor.slots - len(running)]:
                 place = (store.runs.absolute(), store.records.absolute())
-                job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
+                job = (work, spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds)
                 running[executor.submit(*job, need=executors.need(spec))] = spec
             if not running:
                 break
@@ -145,7 +139,6 @@ def make(
                     lost[spec] = error
                     continue
                 bar.clock.note(spec.step, spec.args, cost)
-                order.done(spec)
                 ended.add(spec)
                 if done:
                     done(spec)
@@ -153,34 +146,34 @@ def make(
     finally:
         executor.close()
         bar.bar.close()
-    for spec in todo:  # inputs first
+    for spec in todo:  # Inputs come first.
         for parent in graph[spec] & lost.keys():
             lost[spec] = needs(parent, lost[parent])
     return lost
 
 
 def needs(spec, error):
-    """Why a run is lost that an input, or one of its inputs, is missing for."""
+    """Return in one line why a run is lost whose input, or an input of that, is missing."""
     root = f"needs {spec.name}, which could not be made: {error}"
     return error if error.startswith("needs ") else root
 
 
 class Bar:
-    """The progress of a sweep in one line: runs that ended, and the time to go."""
+    """The Bar shows the progress of a sweep in one line: runs that ended, and the time to go."""
 
-    def __init__(self, todo, store, executor, progress):
+    def __init__(self, todo, store, executor):
         from tqdm import std
 
         self.todo, self.store, self.slots = list(todo), store, executor.slots
         self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
-        how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
+        how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
         self.bar = std.tqdm(total=len(todo), desc="starting workers", **how)
-        # a log file wants few lines
+        # A log file should have few lines.
         self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
 
     def draw(self, ended, running):
-        """Draw it anew where it is time, or all runs have ended."""
+        """Draw the line anew if it is time, or if all runs have ended."""
         if time.monotonic() - self.drawn < self.interval and len(ended) < len(self.todo):
             return
         self.drawn = time.monotonic()
@@ -194,8 +187,11 @@ class Bar:
         self.bar.refresh()
 
     def left(self, shares):
-        """Seconds of the clock until all runs are made, by the pace so far; shares: what is made of
-        each. None where nothing is known of most."""
+        """Return the seconds until all runs are made, by the pace so far.
+
+        shares: the share of each run that is done. It is None where most runs are unknown to the
+        clock.
+        """
         if (found := self.clock.forecast(self.todo)) is None:
             return None
         made = sum(share * seconds for share, seconds in zip(shares, found, strict=True))
@@ -204,16 +200,18 @@ class Bar:
 
 
 def clocked(seconds):
-    """Seconds as text: "12 s", "34 min", "5.6 h"."""
+    """Return seconds as text: "12 s", "34 min", "5.6 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def why(spec, store):
-    """Why a run is missing, in one line: the error of the input at the bottom of it; "" where
-    nobody has tried to make it."""
-    for each in missing([spec], store):  # inputs first
+    """Return in one line why a run is missing, or "" where nobody has tried to make it.
+
+    It is the error of the input at the root of it.
+    """
+    for each in missing([spec], store):  # Inputs come first.
         if error := ledger(store.part(each)).get("error"):
             return error if each == spec else needs(each, error)
     return ""
@@ -222,9 +220,9 @@ def why(spec, store):
 def collect(rows, store=None, lost=None):
     """Return a grid's rows with the results of their Specs, as a DataFrame.
 
-    It has the rows' own columns, `state`, `error`, `run` (a Run or None) and one column a metric.
-    lost: what `make` returned, where it was asked before. `error` tells the root: of an input,
-    where that is what could not be made.
+    Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one for each
+    metric. lost: what `make` returned, if it was called before. `error` names the root: the input
+    that could not be made.
     """
     import pandas as pd
 
@@ -239,12 +237,12 @@ def collect(rows, store=None, lost=None):
 
 
 def found(spec, store):
-    """Return (the Run of a Spec or None, the state that it is in)."""
+    """Return (the Run of a Spec or None, the state of the Spec)."""
     run = store.find(spec)
     return run, (run.status if run else store.state(spec))["state"]
 
 
 def joined(row):
-    """Return a row with the metrics of its run behind its own columns."""
+    """Return a row with the metrics of its run after the columns of the row."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}

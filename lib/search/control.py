@@ -28,7 +28,7 @@ optimiser with momentum would: one batch tells noise from need only roughly.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,10 +86,9 @@ class Control:
     sizes: dict  # {region: gates}, region = (layer, kind), in the order in which the gates lie
     cost: object  # f({region: sum of masks}), linear in each
     seed: int = 0
-    region: np.ndarray = field(init=False)  # [N] number of each gate's region
-    groups: list = field(init=False)  # gates of each group that has a quota of its own
 
     def __post_init__(self):
+        # The region of each gate [N], and the gates of each group that has a quota of its own.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = self.region if self.options.quota == "layer" else np.zeros_like(self.region)
         self.groups = [np.flatnonzero(group == each) for each in np.unique(group)]

@@ -14,7 +14,6 @@ import numpy as np
 
 from lib.model.formula import FormulaError
 from lib.model.options import settled
-from lib.runs import paths
 from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
@@ -70,48 +69,24 @@ def best(history):
 
 
 def append(path, value):
-    """Add a line with its digest. A kill may tear it, but loses none after this function has
-    returned.
-    """
-    value = {**value, "digest": mark(value)}
+    """Add a line. A kill may tear it, but loses none after this function has returned."""
     with open(path, "a") as file:
         file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
-def mark(value):
-    """Return the digest of a line, but for what a clock said."""
-    return paths.sha(canonical({**value, "seconds": 0}).encode())[:16]
-
-
-def whole(content):
-    """Return (the lines of a history up to the first that is not what was written, their bytes)."""
-    found, size = [], 0
-    for line in content.splitlines(keepends=True):
-        try:
-            value = json.loads(line)
-            if value.pop("digest") != mark(value) or not line.endswith(b"\n"):
-                break
-        except (ValueError, KeyError, TypeError, AttributeError):
-            break
-        found, size = [*found, value], size + len(line)
-    return found, size
-
-
 def resume(space, options, seed, path):
-    """Return the history so far, up to a line that is torn or damaged: it goes on from there. A
-    history of another space, sampler or seed begins anew.
+    """Return the history so far, without a last line that a kill has torn. A history of another
+    space, sampler or seed begins anew.
     """
-    told = {
-        "space": space.identity(),
-        "seed": seed,
-        # the budget may be raised later: it does not decide what is proposed
-        "search": {k: v for k, v in settled(options).items() if k != "budget"},
-    }
+    # The budget may be raised later: it does not decide what is proposed.
+    proposing = {name: value for name, value in settled(options).items() if name != "budget"}
+    told = {"space": space.identity(), "seed": seed, "search": proposing}
     content = path.read_bytes() if path.exists() else b""
-    lines, size = whole(content)
+    whole = content[: content.rfind(b"\n") + 1]
+    lines = [json.loads(line) for line in whole.splitlines()]
     if not lines or canonical(lines[0]) != canonical(told):
         path.unlink(missing_ok=True)
         append(path, told)
         return []
-    os.truncate(path, size)
+    os.truncate(path, len(whole))
     return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in lines[1:]]

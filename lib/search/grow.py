@@ -29,21 +29,21 @@ def tree(tokens):
     a tensor should stand.
     """
 
-    def read(at):
-        op, at, args = tokens[at], at + 1, []
-        for _ in range(1 if op == "linear" else ARITY[op]):
-            child, at = read(at)
-            args.append(child)
+    left = iter(tokens)
+
+    def read():
+        op = next(left, None)
+        args = [read() for _ in range(1 if op == "linear" else ARITY[op])]
         if op == "linear":
-            op, at = tokens[at], at + 1
+            op = next(left, None)
             if op not in language.LINEAR:
                 raise LookupError
         elif op in language.LINEAR or op == "foreign":
             raise LookupError
-        return language.Node(op, tuple(args)), at
+        return language.Node(op, tuple(args))
 
     try:
-        return read(0)[0]
+        return read()
     except LookupError:
         return None
 

@@ -67,11 +67,9 @@ def follow(space, seen, wanted, options, rng):
     If there is none: of all new draws the first that follows the path farthest. None where all
     draws are known.
     """
-    best, reached, draws = None, -1, options.draws
-    while draws > 0:
-        size = min(BATCH if wanted else 1, draws)
-        draws -= size
-        drawn = [space.draw(rng) for _ in range(size)]
+    best, reached, size = None, -1, BATCH if wanted else 1
+    for start in range(0, options.draws, size):
+        drawn = [space.draw(rng) for _ in range(min(size, options.draws - start))]
         new = [candidate for candidate in drawn if space.key(candidate) not in seen]
         if not new:
             continue
