@@ -78,6 +78,7 @@ class Split:
 # Sources, and the folder below DATA_ROOT that each reads.
 FOLDERS = {"toy": None, "own": None, "glue": "glue", "squad": "squad", "senteval": "probing"}
 FOLDERS |= {"treebank": "ud_english_ewt"}
+CODE = sorted(Path(__file__).parent.glob("*.*"))  # rows depend on it
 WEIGHTS = "model.safetensors"
 PATTERNS = ("*.json", "*.txt", WEIGHTS)  # the files of a checkpoint
 TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, which `read` reads
@@ -121,7 +122,6 @@ def described(descriptor):
 
 # ---- what is not at hand ----
 _absent, _look = None, True
-_missed = set()  # what was not at hand, where its official digest stands in: looked at once
 
 
 @contextmanager
@@ -152,14 +152,12 @@ def _noted(path, _):
 def at_hand_or_official(key, compute):
     """Return `compute()`, a digest. Where its data are not at hand it is the official one of the
     key, or "absent" while planning; else raises FileNotFoundError."""
-    told, place = official_digests().get(key), (key, paths.data_root(), paths.models_root())
+    told = official_digests().get(key)
     try:
-        if not _look or place in _missed:
+        if not _look:
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
-        if told and _look:
-            _missed.add(place)
         if _absent is not None:
             _absent.add(key)
         elif told is None:
@@ -250,16 +248,14 @@ def at_hand(name, task_name):
     """
     if folder(name) and not _look:
         raise FileNotFoundError(f"{name}/{task_name} is not looked at")
-    read_from = sorted(Path(__file__).parent.glob("*.*"))
+    read_from = source(name).files(task_name) if name == "own" else []
     for root in folder(name):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
-    if name == "own":
-        read_from += source(name).files(task_name)
 
     def read():
         return [of_rows(name, task_name), *splits(name, task_name)]
 
-    found, *names = paths.remembered(["rows", name, task_name], read_from, read)
+    found, *names = paths.remembered(["rows", name, task_name], [*CODE, *read_from], read)
     return found, names
 
 

@@ -27,17 +27,11 @@ PARTS = {"tr": "train", "va": "dev", "te": "test"}  # of SentEval's files, which
 _STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
 
 
-def _layout(source, row):
-    """Return a row of the table with what is usual in its source, and its names of columns as
-    lists."""
-    row = {"source": source} | TABLE["usual"][source] | row
-    if "classes" in row:
-        row["labels"] = tuple(map(str, range(row["classes"])))
-    columns = {"texts": [names.split("/") for names in row["texts"]]}
-    return row | columns | {"label": row["label"].split("/")}
-
-
-LAYOUTS = {name: _layout(s, row) for s in TABLE["usual"] for name, row in TABLE[s].items()}
+LAYOUTS = {
+    name: {"source": source, "labels": tuple(map(str, range(row.get("classes", 0))))} | usual | row
+    for source, usual in TABLE["usual"].items()
+    for name, row in TABLE[source].items()
+}
 TASKS = {
     name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
     for name, row in LAYOUTS.items()
@@ -97,7 +91,6 @@ def fetch(task, root):
 # ---- rows ----
 class Row(NamedTuple):
     place: str  # the file with the line, for errors
-    number: int  # in its file, from 0
     texts: list
     label: str
     first: str  # its first cell
@@ -106,13 +99,13 @@ class Row(NamedTuple):
 def load(task, root):
     """Return {split: Split} of all files that are there. Raises ValueError with file and line where
     a row is malformed."""
-    there, layout, parted = files(task, root), LAYOUTS[task], {}
+    there, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in there.items()}
-    for split, paths in there.items():
-        parted[split] = []
-        for path in paths:
-            parted[split] += rows(table(path), layout, len(parted[split]))
+    parted = {
+        split: [row for path in paths for row in rows(table(path), layout)]
+        for split, paths in there.items()
+    }
     if whole := parted.get("all"):  # SentEval
         parted = {name: [r for r in whole if r.first == part] for part, name in PARTS.items()}
         if sum(map(len, parted.values())) < len(whole) or not all(parted.values()):
@@ -131,9 +124,9 @@ def unseen(task, root):
     return _official(rows(table(path, ".tsv"), layout), layout)
 
 
-def rows(table, layout, first=0):
-    """Return the Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS.
-    Raises ValueError with the place of what is malformed."""
+def rows(table, layout):
+    """Return the Rows of a table (lib.data.lines). layout: of LAYOUTS. Raises ValueError with the
+    place of what is malformed."""
     (place, head), body = table[0], table[1:]
     head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
     at = [next((head.index(name) for name in each if name in head), None) for each in names]
@@ -158,7 +151,7 @@ def rows(table, layout, first=0):
         if not whole or not label:
             given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
             raise malformed(place, given, "texts and a label", "fill it in or drop it")
-        found.append(Row(place, first + len(found), texts, label, cell_text(cells[0], place)))
+        found.append(Row(place, texts, label, cell_text(cells[0], place)))
     if not found:
         raise malformed(place, "no rows", "one row a line")
     return found
@@ -168,7 +161,7 @@ def split_of(rows, classes, code):
     """Return the Split of Rows. code: f(Row) -> class code, or score where there are no classes."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
-    return Split(a, b[0] if b else None, y, np.array([row.number for row in rows]))
+    return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
 def _official(rows, layout):

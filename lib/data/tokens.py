@@ -19,10 +19,6 @@ CHUNK = 1000  # rows that are tokenised together
 PART = 1 << 24  # ids that are looked at together
 
 
-def root():
-    return paths.runs_root() / ".tokens" / "ids"
-
-
 def vocabulary(tokenizer):
     """Return the digest of a tokenizer: its rules and its words."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
@@ -39,8 +35,6 @@ class Rows:
         return len(self.ends) - 1
 
     def __getitem__(self, row):
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
         return self.ids[self.ends[row] : self.ends[row + 1]]
 
     def lengths(self):
@@ -55,7 +49,7 @@ class Rows:
 def kept(key, rows, columns):
     """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}, of one
     length in all columns. Rows are written as they come, and appear whole."""
-    folder = root() / key
+    folder = paths.runs_root() / ".tokens" / "ids" / key
     if paths.wrong(folder):
         paths.remove(folder)
         try:
