@@ -36,12 +36,6 @@ class Task:
     labels: tuple  # class names in the order of the official codes; () for a regression
     metrics: tuple  # names in lib.measure.metrics; the first is the one in the papers' tables
     span: bool = False  # the answer is a span of the second text (SQuAD)
-    scale: tuple = (0.0, 5.0)  # of a regression: what the scores 0 and 5 are in a reader's file
-
-    def scaled(self, scores):
-        """Return scores from 0 to 5 as they are in the reader's file."""
-        low, high = self.scale
-        return low + scores * (high - low) / 5
 
     @property
     def outputs(self):
@@ -233,10 +227,9 @@ def digest(splits, labels=()):
 
 
 def of_rows(name, task_name):
-    """Return the digest of a task's rows; a reader's rows tell the classes or the scale of
-    scores."""
-    own = task(name, task_name) if name == "own" else None
-    return digest(splits(name, task_name), own and (own.labels or own.scale))
+    """Return the digest of a task's rows; a reader's rows decide on the classes."""
+    labels = task(name, task_name).labels if name == "own" else ()
+    return digest(splits(name, task_name), labels)
 
 
 @cache

@@ -29,10 +29,11 @@ def fetch(name):
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
-    if not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
+    here = holding(name, WEIGHTS) or holding(name, PICKLE)
+    if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
     with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
-        source = holding(name, WEIGHTS) or holding(name, PICKLE) or _download(name, Path(temporary))
+        source = here or _download(name, Path(temporary))
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
@@ -74,11 +75,9 @@ def _download(name, folder):
     """Return the folder with a checkpoint of the hub, be it safetensors or a pickle."""
     from huggingface_hub import snapshot_download
 
-    if "/" not in name:
-        known("checkpoint", name, HUB)
+    wanted = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
     try:
-        hub = HUB.get(name, name)
-        snapshot_download(hub, local_dir=folder, allow_patterns=[*PATTERNS, PICKLE])
+        snapshot_download(HUB.get(name, name), **wanted)
     except Exception as error:
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None

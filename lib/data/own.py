@@ -8,8 +8,8 @@ development files, or a data set of the hub.
     questions.json                           of SQuAD's shape: questions about passages
 
 Where nobody names the columns, the label is in one of LABELS, and all others but an index are text.
-The label is a class or, where it has fractions or many numbers, a score, which is learned from 0
-to 5 as STS-B's scores are (`Task.scale`). Where there is no development file, a fifth of the
+The label is a class or, where it has fractions or many numbers, a score. Scores are learned from 0,
+the lowest, to 5, the highest, as STS-B's are. Where there is no development file, a fifth of the
 different texts is drawn. A file `test` in a folder is for the model that is chosen in the end, and
 for nothing before.
 The name of a task is the line above with its full path and its columns.
@@ -33,16 +33,6 @@ IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
 MOST_CLASSES, MOST_GRADES = 100, 20  # more names are no classes; more numbers are scores
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000  # rows at all; share and number of drawn development rows
 SEED = 0  # of the drawn development rows
-TASKS = ()  # none by name: each is read from its file
-
-
-def task_of(line):
-    """Return the name of the task that a reader's line means.
-
-    A path may be relative to the working folder or to the project. Raises FileNotFoundError where
-    nothing is there, ValueError with file and row where columns or rows are not clear.
-    """
-    return _read(line)[0].name
 
 
 def title(name):
@@ -56,9 +46,13 @@ def files(name):
     return list(_files(name.partition(": ")[0]).values())
 
 
-def task(name):
-    """Return the Task of a name that `task_of` gave."""
-    return _read(name)[0]
+def task(line):
+    """Return the Task that a reader's line means, or the name of a task.
+
+    A path may be relative to the working folder or to the project. Raises FileNotFoundError where
+    nothing is there, ValueError with file and row where columns or rows are not clear.
+    """
+    return _read(line)[0]
 
 
 def load(name):
@@ -115,17 +109,20 @@ def _read(line):
     place, _, columns = line.partition(": ")
     place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
     if not columns and (found := _questions(place)):
-        return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
-    tables = {split: table(path) for split, path in _files(place).items()}
-    wanted = columns.split(", ") if columns else []
-    *texts, label = chosen = _chosen(place, tables["train"], wanted)
-    layout = {"texts": [[name] for name in texts], "label": [label]}
-    found = {split: read.rows(rows, layout) for split, rows in tables.items()}
-    labels, scale, code = _coded(place, label, [row for rows in found.values() for row in rows])
-    found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
-    metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-    told = f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, False, scale
-    return Task(*told), _held(place, found)
+        task = Task(place, True, (), ("span_f1", "exact"), True)
+    else:
+        tables = {split: table(path) for split, path in _files(place).items()}
+        wanted = columns.split(", ") if columns else []
+        *texts, label = chosen = _chosen(place, tables["train"], wanted)
+        layout = {"texts": [[name] for name in texts], "label": [label]}
+        found = {split: read.rows(rows, layout) for split, rows in tables.items()}
+        labels, code = _coded(place, label, [row for rows in found.values() for row in rows])
+        found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
+        metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
+        task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics)
+    if (count := len({*_texts(found["train"])})) < LEAST:
+        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
+    return task, found if "dev" in found else found | _drawn(found["train"])
 
 
 def _questions(place):
@@ -135,21 +132,12 @@ def _questions(place):
         return {split: squad.split("SQuAD2", [path]) for split, path in there}
 
 
-def _held(place, splits):
-    """Return the Splits of a place, with development rows drawn where there are none. Raises
-    ValueError where there are too few rows."""
-    if (count := len({*_texts(splits["train"])})) < LEAST:
-        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
-    return splits if "dev" in splits else splits | _drawn(splits["train"])
-
-
 def _texts(rows):
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
 def _coded(place, column, rows):
-    """Return (class names, or () for scores; the scale of scores; f(row) -> code or score) of the
-    Rows of all splits.
+    """Return (class names, or () for scores; f(row) -> code or score) of the Rows of all splits.
 
     Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
     classes; and where there are no two different labels, or too many.
@@ -172,9 +160,9 @@ def _coded(place, column, rows):
         raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
         low, high = min(different), max(different)
-        return (), (low, high), lambda row: 5 * (numbers[row.label] - low) / (high - low)
+        return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
     names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
-    return names, Task.scale, lambda row: names.index(row.label)
+    return names, lambda row: names.index(row.label)
 
 
 def _drawn(rows):

@@ -23,9 +23,6 @@ class Features:
     offsets: list  # W int32 arrays [n, 2]: each passage token's first character, one after its last
     fullest: list  # W bool arrays [n]: no other window has more context around this token
 
-    def __len__(self):
-        return len(self.row)
-
 
 def features(tokenizer, split, max_length, stride, max_query=64):
     """Return windows of at most `max_length` tokens over a Split with spans, questions cut to

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 
 from lib import data
 from lib.page import notebook
@@ -52,21 +53,18 @@ class Opened:
     @cached_property
     def predictions(self):
         """Return one line a development row, by its number in the file: `label`, `said`, `right`
-        and the `confidence` in what was said; of a regression `label` and `said` alone, on the
-        scale of its file."""
+        and the `confidence` in what was said; of a regression `label` and `said` alone, from 0 to
+        5."""
         found = self.run.arrays("predictions")
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
-        logits, index = found["logits"].astype(float), pd.Index(found["index"], name="row")
-        if not self.task.labels:
-            told = {"label": found["labels"].astype(float), "said": logits[:, 0]}
-            return pd.DataFrame({name: self.task.scaled(v) for name, v in told.items()}, index)
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        said, names = shares.argmax(1), np.array(self.task.labels)
-        told = {"label": names[found["labels"]], "said": names[said]}
-        told |= {"right": said == found["labels"], "confidence": shares.max(1)}
-        return pd.DataFrame(told, index)
+        labels, logits = found["labels"], found["logits"].astype(float)
+        told = {"label": labels.astype(float), "said": logits[:, 0]}
+        if self.task.labels:
+            said, names = logits.argmax(1), np.array(self.task.labels)
+            told = {"label": names[labels], "said": names[said], "right": said == labels}
+            told["confidence"] = softmax(logits, 1).max(1)
+        return pd.DataFrame(told, pd.Index(found["index"], name="row"))
 
     @cached_property
     def rows(self):
