@@ -135,18 +135,10 @@ def clause(p, gap=None):
 
 
 def question(p, role):
-    """Return the words that ask for the agent or the patient of an event.
-
-    "who chased the dog", "who was the dog chased by"; "who did the pig chase", "who was chased by
-    the pig".
-    """
-    who = Word("who", "WP")
-    if (role == "agent") != p.passive:  # "who" is the subject
-        return [who, *clause(replace(p, **{role: None}), gap=Entity("boy"))]
-    subject = p.patient if p.passive else p.agent
-    auxiliary, negation, main = _finite(replace(p, positive=False), subject.plural)
-    denied = [] if p.positive else [negation]
-    return [who, auxiliary, *phrase(subject), *denied, main] + [Word("by", "IN")] * p.passive
+    """Return the words that ask for the agent or the patient of an event: "who chased the dog",
+    "who was chased by the pig"."""
+    asked = replace(p, passive=role == "patient", **{role: None})
+    return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
 
 
 def joined(clauses):

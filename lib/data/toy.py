@@ -160,7 +160,7 @@ def _answered(rng, label):
     said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
     answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
-    asked = replace(asked if label < 2 else denial(asked), passive=rng.random() < 0.3)
+    asked = asked if label < 2 else denial(asked)
     if rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
