@@ -284,7 +284,10 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
                 raise ValueError(f"{given} and {held_out} held out: {fix}")
         noted = told.get(f"{key}/{beside}/{unseen}") if found == told.get(key) else None
-        body["unseen"] = noted or summary(name, task_name, beside, unseen)
+        if not noted:
+            split = unseen_rows(name, task_name, beside, unseen)
+            noted = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
+        body["unseen"] = noted
     return {k: v for k, v in body.items() if v is not None}
 
 
@@ -344,12 +347,6 @@ def unseen_rows(name, task_name, beside, count):
         few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
         raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
     return train.take(np.sort(chosen))
-
-
-def summary(name, task_name, beside, count):
-    """Return what a descriptor says of unseen rows."""
-    split = unseen_rows(name, task_name, beside, count)
-    return {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
 
 
 def judging(descriptor):

@@ -61,7 +61,6 @@ def _choices(official):
 def files(task, root):
     """Return {split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
     FileNotFoundError where there is none."""
-    known("task", task, LAYOUTS)
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     found = {split: _choices(folder / name) for split, name in layout["files"].items()}

@@ -37,7 +37,7 @@ def features(tokenizer, split, max_length, stride, max_query=64):
     coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
     passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
     spots = [np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]]
-    ids, kinds, where, offsets, fullest, labels = ([] for _ in range(6))
+    found = []
     for row, text in enumerate(split.b):
         question, passage = questions[row][:max_query], passages[place[text]]
         head, spot = [*before, *question, *between], spots[place[text]]
@@ -50,19 +50,17 @@ def features(tokenizer, split, max_length, stride, max_query=64):
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _windows(len(passage), room, stride):
-            ids.append(np.array([*head, *passage[start:end], *after], np.int32))
-            sizes = [len(head), end - start + len(after)]
-            kinds.append(np.repeat(np.array(types, np.int32), sizes))
-            where.append((row, len(head)))
-            offsets.append(spot[start:end])
-            fullest.append(most)
+            ids = np.array([*head, *passage[start:end], *after], np.int32)
+            kinds = np.repeat(np.array(types, np.int32), [len(head), len(ids) - len(head)])
             inside, shift = start <= begin <= last < end, len(head) - start
-            labels.append((begin + shift, last + shift) if inside else (0, 0))
+            label = (begin + shift, last + shift) if inside else (0, 0)
+            found.append((ids, kinds, label, row, len(head), spot[start:end], most))
+    ids, kinds, labels, rows, firsts, offsets, fullest = map(list, zip(*found, strict=True))
     columns = {"input_ids": ids}
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = kinds
-    rows, firsts = np.array(where).T
-    return Features(columns, np.array(labels, np.int64), rows, firsts, offsets, fullest)
+    told = np.array(labels, np.int64), np.array(rows), np.array(firsts)
+    return Features(columns, *told, offsets, fullest)
 
 
 def texts(split, places):

@@ -24,6 +24,7 @@ for a sentence depends on its text alone.
 import random
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -31,10 +32,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.data import Split, Task
+from lib.data import Split
 from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
-from lib.runs.spec import known
 
 LENGTHS = range(5, 41)  # words; SentEval's end at 28, which would cost a small treebank a tenth
 BINS = (8, 12, 16, 20, 25)  # last length of each bin: SentEval's, but the sixth goes on to the end
@@ -52,10 +52,7 @@ _CLASSES = {  # where SentEval has others
     "Depth": ("<=3", "4", "5", ">=6"),
     "TopConstituents": tuple(map(str, range(SHAPES + 1))),
 }
-TASKS = {
-    name: Task(name, False, _CLASSES.get(name, task.labels), ("accuracy",))
-    for name, task in SENTEVAL.items()
-}
+TASKS = {name: replace(t, labels=_CLASSES.get(name, t.labels)) for name, t in SENTEVAL.items()}
 
 
 class Sentence(NamedTuple):
@@ -305,7 +302,6 @@ def load(task, root):
     Raises FileNotFoundError without the three files, ValueError with file and line where one is
     malformed, or where they are too small.
     """
-    known("treebank task", task, TASKS)
     world, found = _World(Path(root)), []
     import pandas as pd  # once the files are there: a plan without them starts quicker
 
