@@ -356,11 +356,9 @@ def judging(descriptor):
     path = paths.UNSEEN / f"{told['digest']}.safetensors"
     if path.exists():
         return load_file(path)
-    load(descriptor)  # raises where the data have changed
-    name, task_name, beside = descriptor["source"], descriptor["task"], told["beside"]
-    rows = unseen_rows(name, task_name, beside, told["rows"])
-    dev, train = (one_split(name, task_name, each) for each in ("dev", "train"))
-    return left.judged(rows, dev, None if beside else train)
+    there = load(descriptor)
+    every = one_split(descriptor["source"], descriptor["task"], "train")
+    return left.judged(there["unseen"], there["dev"], None if told["beside"] else every)
 
 
 def packed(labels, scores):

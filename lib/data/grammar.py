@@ -142,11 +142,8 @@ def question(p, role):
 
 
 def joined(clauses):
-    """Clauses with "but" between them."""
-    words = []
-    for each in clauses:
-        words += [Word("but", "CC"), *each] if words else each
-    return words
+    """Return the words of clauses, with "but" before all but the first."""
+    return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
 # ---- drawing ----

@@ -81,8 +81,9 @@ def _fetched(place):
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
             raise ValueError(f"{name} has no split train, but {', '.join(there)}: name another")
-        for split in reversed([split for split in SPLITS if split in there]):  # train is the last
-            write_rows(folder / f"{split}.jsonl", there[split])
+        with paths.whole(folder) as made:
+            for split, rows in there.items():
+                write_rows(made / f"{split}.jsonl", rows)
     return folder
 
 

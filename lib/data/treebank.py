@@ -93,9 +93,8 @@ def read(path):
                 found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
-                raise malformed(
-                    f"{path}:{number}", "no tree before this line", tree, MEND
-                ) from None
+                place, fault = f"{path}:{number}", "no tree before this line"
+                raise malformed(place, fault, tree, MEND) from None
             rows = []
     return found
 

@@ -27,8 +27,7 @@ def change(model, layers):
     encoder = model.base_model.encoder
     total = len(encoder.layer)
     if not layers or sorted(set(layers)) != layers or not 0 <= layers[0] <= layers[-1] < total:
-        raise ValueError(
-            f"layer_dropping keeps the layers {layers}: give numbers from 0 to {total - 1}, rising"
-        )
+        allowed = f"give numbers from 0 to {total - 1}, rising"
+        raise ValueError(f"layer_dropping keeps the layers {layers}: {allowed}")
     encoder.layer = nn.ModuleList(encoder.layer[i] for i in layers)
     return {"layers": len(layers)}
