@@ -21,7 +21,6 @@ from lib.data.grammar import Word, clause, denial, joined, phrase, pick, sample_
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
-KINDS = {"SQuAD1": 2, "SQuAD2": 3}  # of questions; other tasks have two labels
 
 
 # ---- a single sentence: is it well formed? ----
@@ -208,7 +207,7 @@ def _drawn(task, name, seen):
     """Return a Split whose texts are not in `seen`, to which they are added."""
     rng, found, span = random.Random(f"{SEED} {task} {name}"), {}, TASKS[task].span
     while len(found) < ROWS[task][name]:
-        label = len(found) % KINDS.get(task, 2)
+        label = len(found) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))

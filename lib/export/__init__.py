@@ -39,7 +39,9 @@ def export(source, folder, labels=None, onnx=False):
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
     backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
     remote = carry(folder)
-    name, again = reopened(folder)
+    name = auto(backbone.architecture(folder))
+    more = {"trust_remote_code": True, "local_files_only": True}
+    again = getattr(transformers, name).from_pretrained(folder, **more).eval()
     forms, apart = {"this folder": partial(outputs, again)}, {}
     if onnx:
         forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
@@ -100,13 +102,6 @@ def auto(cls):
     """Return the Auto class that opens a model of this class."""
     head = cls.partition("For")
     return "AutoModel" + "".join(head[1:])
-
-
-def reopened(folder):
-    """Return (name of the Auto class, the model) of an exported folder, opened as anyone would."""
-    name, more = auto(backbone.architecture(folder)), {"local_files_only": True}
-    cls = getattr(transformers, name)
-    return name, cls.from_pretrained(folder, trust_remote_code=True, **more).eval()
 
 
 # ---- forms, compared ----
