@@ -1,13 +1,13 @@
-"""One reader of rows, by the table of tasks `tasks.toml`: GLUE, SQuAD, SentEval.
+"""This module reads GLUE, SQuAD and SentEval, as the table of tasks `tasks.toml` describes them.
 
-    <glue>/<TASK>/train.tsv, dev.tsv              MNLI: dev_matched.tsv, dev_mismatched.tsv
-    <squad>/train-v1.1.json, dev-v1.1.json        SQuAD1; -v2.0 SQuAD2
-    <senteval>/past_present.txt, ...              tr, va or te, a label, a sentence between tabs
+    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
+    <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
+    <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
-Any split may be missing; test rows of GLUE have no public labels and are not read. Where an
-official file is not there, one of JSON lines is read, which `fetch` writes, or else stand-ins such
-as dev_matched.reconstructed.tsv. Columns go by name, quotes are text, blanks around a text are
-dropped, labels of GLUE are names or digits.
+Any split may be missing. Test rows of GLUE have no public labels and are not read. Where an
+official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins such as
+dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks around a text
+are dropped. Labels of GLUE are names or digits.
 """
 
 import os
@@ -23,7 +23,8 @@ from lib.runs.paths import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
-PARTS = {"tr": "train", "va": "dev", "te": "test"}  # of SentEval's files, which hold all splits
+# A file of SentEval holds all splits. The first cell of a row tells its split.
+PARTS = {"tr": "train", "va": "dev", "te": "test"}
 _STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
 
 
@@ -43,14 +44,15 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 # ---- files ----
 def stand_in(path):
-    """Return what replaces the official file, such as "sample1000"; "" for an official file."""
+    """Return the mark in the name of a stand-in file, such as "sample1000"; "" for an official
+    file."""
     found = _STAND_IN.search(Path(path).stem)
     return found.group(1) if found else ""
 
 
 def _choices(official):
-    """Return the files that hold the rows of an official one: itself, that of the hub, or
-    stand-ins."""
+    """Return the files to read for an official one: the file itself, or that of the hub, or all
+    stand-ins, or none."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -59,8 +61,11 @@ def _choices(official):
 
 
 def files(task, root):
-    """Return {split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
-    FileNotFoundError where there is none."""
+    """Return {split name: [Path, ...]} of the files that `load` reads. Raises FileNotFoundError
+    where there are none.
+
+    A file that holds all splits stands under "all".
+    """
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     found = {split: _choices(folder / name) for split, name in layout["files"].items()}
@@ -73,8 +78,11 @@ def files(task, root):
 
 
 def fetch(task, root):
-    """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
-    folder. Raises ValueError where the hub lacks a split."""
+    """Fetch a task from the hub and write a file of JSON lines for each split. Returns the folder.
+
+    root: the folder of the task's source. Raises ValueError for a task without a data set on the
+    hub, or where the hub lacks a split.
+    """
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
     layout = LAYOUTS[task]
     folder, found = Path(root) / layout["folder"], hub(layout["hub"])
@@ -89,15 +97,17 @@ def fetch(task, root):
 
 # ---- rows ----
 class Row(NamedTuple):
-    place: str  # the file with the line, for errors
+    """A Row is one line of a table: its place for errors, its texts, its label, its first cell."""
+
+    place: str
     texts: list
     label: str
-    first: str  # its first cell
+    first: str
 
 
 def load(task, root):
-    """Return {split: Split} of all files that are there. Raises ValueError with file and line where
-    a row is malformed."""
+    """Return {split name: Split} of a task. Raises FileNotFoundError where it has no file, and
+    ValueError with file and line where a row is malformed."""
     there, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in there.items()}
@@ -105,27 +115,30 @@ def load(task, root):
         split: [row for path in paths for row in rows(table(path), layout)]
         for split, paths in there.items()
     }
-    if whole := parted.get("all"):  # SentEval
+    if whole := parted.get("all"):
         parted = {name: [r for r in whole if r.first == part] for part, name in PARTS.items()}
         if sum(map(len, parted.values())) < len(whole) or not all(parted.values()):
             counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
             counts = f"{counts} of {len(whole)} rows"
             raise malformed(there["all"][0], counts, "tr, va or te before each")
-    if task == "WordContent":  # the sorted words of its training rows stand for the numbers
+    if task == "WordContent":  # The classes are the sorted words of the training rows.
         layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
     return {split: _official(found, layout) for split, found in parted.items()}
 
 
 def unseen(task, root):
-    """Return the test rows of a task of UNSEEN, whose labels are public. Raises
-    FileNotFoundError."""
+    """Return the Split of the official test rows of a task in UNSEEN, whose labels are public.
+    Raises FileNotFoundError where they are absent."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
     return _official(rows(table(path, ".tsv"), layout), layout)
 
 
 def rows(table, layout):
-    """Return the Rows of a table (lib.data.lines). layout: of LAYOUTS. Raises ValueError with the
-    place of what is malformed."""
+    """Return the Rows of a table, as lib.data.lines reads it. Raises ValueError with the place of a
+    malformed row.
+
+    layout: the names of its columns and what is special about it, a value of LAYOUTS.
+    """
     (place, head), body = table[0], table[1:]
     head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
     at = [next((head.index(name) for name in each if name in head), None) for each in names]
@@ -140,7 +153,7 @@ def rows(table, layout):
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # as the hub does
+            continue  # The hub drops these rows too.
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
@@ -157,14 +170,21 @@ def rows(table, layout):
 
 
 def split_of(rows, classes, code):
-    """Return the Split of Rows. code: f(Row) -> class code, or score where there are no classes."""
+    """Return the Split of some Rows.
+
+    classes: the class names, or () for scores. code: f(Row) -> class code or score.
+    """
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
 def _official(rows, layout):
-    """Return the Split of a task's Rows. GLUE's labels may be digits."""
+    """Return the Split of the Rows of an official task. Raises ValueError with the place of a label
+    that is not allowed.
+
+    Labels of GLUE may be the names of classes or their codes.
+    """
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}

@@ -1,10 +1,10 @@
-"""Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow
-with the rows.
+"""This module keeps token ids on disk. They are made once, then read as memory-mapped arrays, so
+that memory does not grow with the rows.
 
-    <runs>/.tokens/ids/<key>/    "ids" [all tokens, columns] and "ends.npy" [N + 1], with a manifest
+    <runs>/.tokens/ids/<key>/    has `ids` [all tokens, columns], `ends.npy` [N + 1] and a manifest
 
 The key is a digest of everything that decides the ids. A folder that does not match its manifest is
-made again. Free of torch.
+made again. The module is free of torch.
 """
 
 import hashlib
@@ -15,18 +15,23 @@ import numpy as np
 
 from lib.runs import paths
 
-CHUNK = 1000  # rows that are tokenised together
-PART = 1 << 24  # ids that are looked at together
+# So many rows are tokenised together.
+CHUNK = 1000
+# So many ids are searched together.
+PART = 1 << 24
 
 
 def vocabulary(tokenizer):
-    """Return the digest of a tokenizer: its rules and its words."""
+    """Return the digest of a tokenizer, which covers its rules and its words."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
 
 
 class Rows:
-    """N rows of whole numbers: `ids` of all rows, one after another, and `ends` [N + 1], which says
-    where each row begins and where the last one ends."""
+    """Rows are N rows of token ids of any length.
+
+    ids: the ids of all rows, one after another. ends: [N + 1], the place where each row begins and
+    the one where the last row ends.
+    """
 
     def __init__(self, ids, ends):
         self.ids, self.ends = ids, ends
@@ -41,21 +46,25 @@ class Rows:
         return np.diff(self.ends)
 
     def used(self):
-        """Return the different numbers in the rows."""
+        """Return the different ids in the rows, sorted."""
         seen = (np.unique(self.ids[at : at + PART]) for at in range(0, len(self.ids), PART))
         return np.unique(np.concatenate(list(seen)))
 
 
 def kept(key, rows, columns):
-    """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}, of one
-    length in all columns. Rows are written as they come, and appear whole."""
+    """Return {column: Rows} that are kept on disk under a key, and make them where they are
+    missing.
+
+    rows: a function that yields one dict {column: list of ids} for each row; all lists of a row
+    have one length. Rows are written as they come. A reader never sees a part of them.
+    """
     folder = paths.runs_root() / ".tokens" / "ids" / key
     if paths.wrong(folder):
         paths.remove(folder)
         try:
             _write(folder, rows, columns)
         except OSError:
-            if paths.wrong(folder):  # else another process was faster, with the same rows
+            if paths.wrong(folder):  # Otherwise another process has written the same rows first.
                 raise
     ids = np.asarray(np.memmap(folder / "ids", np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
@@ -68,7 +77,7 @@ def _write(folder, rows, columns):
         place.mkdir()
         with open(place / "ids", "wb") as file:
             for row in rows():
-                ids = np.array([row[name] for name in columns], np.int32)  # [columns, n]
+                ids = np.array([row[name] for name in columns], np.int32)
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
@@ -76,7 +85,7 @@ def _write(folder, rows, columns):
 
 
 def chunks(rows, size=CHUNK):
-    """Yield lists of up to `size` rows."""
+    """Yield the rows of an iterable as lists of up to `size` rows."""
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part
