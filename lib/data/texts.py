@@ -73,7 +73,8 @@ def documents(name):
 def first(name, count=None):
     """Return [number of documents, digest of their text] of the first documents of a corpus.
 
-    count: how many of them are read; None reads all. The result is noted on disk until a file has another size or time.
+    count: how many of them are read; None reads all. The result is noted on disk until a file has
+    another size or time.
     """
 
     def read():
