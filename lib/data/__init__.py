@@ -166,11 +166,10 @@ def _noted(path, _):
 
 
 def at_hand_or_official(key, compute):
-    """Return the digest that `compute` gives, or the official digest of the key where the data are
-    absent.
+    """Return the digest that `compute` gives, or the official digest where the data are absent.
 
-    Where there is no official digest either, returns "absent" while planning, and else raises
-    FileNotFoundError.
+    key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there is no
+    official digest either, returns "absent" while planning, and else raises FileNotFoundError.
     """
     told = official_digests().get(key)
     try:

@@ -8,9 +8,9 @@ import numpy as np
 
 from lib.runs.spec import stream
 
-# So many epochs of pairs are made. Later epochs use them again in turn.
+# Pairs are made for EPOCHS epochs. Later epochs use them again in turn.
 EPOCHS = 5
-# For this share of the documents a shorter length is drawn.
+# A shorter length is drawn for a share SHORT of the documents.
 SHORT = 0.1
 
 
@@ -29,7 +29,7 @@ def pairs(documents, special, max_length, seed, epoch):
     (cls, sep), rng = special, np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}"))
     for number in range(count):
         if rng.random() < SHORT:
-            rng.integers(2, room + 1)  # The length has no effect where a document is one segment.
+            rng.integers(2, room + 1)  # This length has no effect where a document is one segment.
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _fitted(documents[number], documents[other], room, rng)
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)

@@ -19,7 +19,7 @@ from lib.data import check
 from lib.data.lines import malformed
 from lib.runs.spec import stream
 
-# So many of scikit-learn's digits are test images: a fifth.
+# A fifth of scikit-learn's digits are test images.
 _BUNDLED_TEST = 360
 
 

@@ -153,7 +153,7 @@ def rows(table, layout):
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # The hub drops these rows too.
+            continue  # The hub's data set lacks these torn rows too.
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"

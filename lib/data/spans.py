@@ -114,7 +114,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
         if sums[a, b] > best[row]:
             best[row] = sums[a, b]
             begin, stop = int(spot[i[a], 0]), int(spot[j[b], 1])
-            text = split.b[row][begin:stop]  # It may begin or end with blanks, which are cut off.
+            text = split.b[row][begin:stop]  # Blanks at its ends are cut off.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
     return places, null - best

@@ -15,9 +15,9 @@ import numpy as np
 
 from lib.runs import paths
 
-# So many rows are tokenised together.
+# CHUNK rows are tokenised together.
 CHUNK = 1000
-# So many ids are searched together.
+# Different ids are looked for among PART ids at once.
 PART = 1 << 24
 
 

@@ -139,7 +139,7 @@ def _attached(rng, same):
     """
     meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
-    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" would tell them.
+    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" would tell it.
         [p] = _events(rng)
     said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
     slots = g.ROLES[:: pick(rng, (1, -1))]

@@ -38,15 +38,15 @@ from lib.data import Split
 from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
 
-# Sentences have so many words. SentEval's end at 28, which would cost a small treebank a tenth.
+# Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a tenth.
 LENGTHS = range(5, 41)
 # These are the last lengths of the first five bins, as in SentEval. The sixth has all others.
 BINS = (8, 12, 16, 20, 25)
 # WordContent asks for WORDS words from the rank RANK on; SentEval takes 1,000 from rank 2,001 on.
 WORDS, RANK = 50, 100
-# So many sequences of relations are classes. All others are one more class.
+# The SHAPES most frequent sequences of relations are classes. All others are one more class.
 SHAPES = 9
-# A word that is replaced, and one that replaces it, occurs so many times.
+# In OddManOut, a word that is replaced or that replaces another one occurs 5 to 100 times.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -257,7 +257,7 @@ class _World:
                 self.peers[self._like(form)].append((form[0], lemma))
 
     def _like(self, form):
-        # Words of one bit length are equally frequent within a factor of two.
+        # Counts with the same bit length differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
     def row(self, task, s, rng):
@@ -278,7 +278,7 @@ class _World:
             return _shifted(s, words, label, rng)
         if task == "OddManOut":
             return self._odd(s, words, rng)
-        if task == "CoordinationInversion":  # Its stratum tells which clause is the longer one.
+        if task == "CoordinationInversion":  # The stratum tells which clause is longer.
             found, longer = inverted(s) or (None, 0)
             words, stratum = (found, -longer) if label == "I" else (words, longer)
             return found and Row(label, s.document, words, stratum)

@@ -17,9 +17,9 @@ from itertools import islice
 
 import numpy as np
 
-# Two rows that have so many words in a row in common share text.
+# Two rows share text where they have WORDS words in a row in common.
 WORDS = 4
-# An unseen row counts in scores where it has at least so many words.
+# An unseen row counts in scores where it has at least LONG words.
 LONG = 9
 
 
