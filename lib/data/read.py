@@ -5,13 +5,12 @@
     <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
 Any split may be missing. Test rows of GLUE have no public labels and are not read. Where an
-official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins such as
-dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks around a text
-are dropped. Labels of GLUE are names or digits.
+official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins: files with
+one more word in their name, such as dev_matched.reconstructed.tsv. Columns are found by name,
+quotes are text, and blanks around a text are dropped. Labels of GLUE are names or digits.
 """
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,6 @@ from lib.runs.spec import known
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
 # A file of SentEval holds all splits. The first cell of a row tells its split.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
-_STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
 
 
 LAYOUTS = {
@@ -43,21 +41,13 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 # ---- files ----
-def stand_in(path):
-    """Return the mark in the name of a stand-in file, such as "sample1000"; "" for an official
-    file."""
-    found = _STAND_IN.search(Path(path).stem)
-    return found.group(1) if found else ""
-
-
 def _choices(official):
     """Return the files to read for an official one: the file itself, or that of the hub, or all
     stand-ins, or none."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
-    beside = sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
-    return list(filter(stand_in, beside))
+    return sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
 
 
 def files(task, root):
