@@ -18,8 +18,8 @@ def rows(place):
     """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
     from lib.data import own
 
-    name = own.task_of(place)
-    return own.task(name), own.load(name)
+    task = own.task(place)
+    return task, own.load(task.name)
 
 
 def dataset(splits):

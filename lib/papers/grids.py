@@ -132,12 +132,12 @@ def shape(name, family="bert"):
 class Own(str):
     """The name of a profile, with the reader's data, model, or both.
 
-    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "".
+    data: a file of the reader's own (lib.data.own), or "". model: the full path of a folder, or "".
     """
 
     def __new__(cls, profile, data="", model=""):
         self = super().__new__(cls, profile)
-        self.data, self.model = data and own.task_of(data), model and folder(model)
+        self.data, self.model = data and own.task(data).name, model and folder(model)
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
             raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
