@@ -212,9 +212,10 @@ def made(page):
         return notebook.planned(path, {"profile": "paper"}).get("grid", [])
 
 
-FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, given=given)
+FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)
+FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
 # "all" reads every cell
-FUNCTIONS |= dict(isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
+FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
 OURS = dict(setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours)
 
 
@@ -222,7 +223,7 @@ def value(paper, formula):
     """Return (what a formula gives, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
     own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
-    return eval(formula, FUNCTIONS | OURS | own), cells.given
+    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
 
 
 def agrees(value, printed):
