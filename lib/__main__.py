@@ -138,13 +138,14 @@ def plan(args):
     """what a run of these notebooks would take; all work in hand, and what did not finish"""
     from lib import data
     from lib.page import notebook
-    from lib.papers.grids import own_lines
+    from lib.papers.grids import of, own_lines
     from lib.runs import sweep
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
-        print(*(own_lines(args.profile) if grids else ()), sep="\n")
+        if grids:
+            print(*own_lines(args.profile), of(args.profile, "data"), sep="\n")
         for path, found in grids.items():
             specs = notebook.wanted(found)
             missing = sweep.missing(specs, store)

@@ -108,6 +108,8 @@ def test_labels_are_classes_or_scores_from_0_to_5(tmp_path, labels, classes, fir
     name = rows_of.task(str(tmp_path / "pairs")).name
     task, train = data.task("own", name), rows_of.load(name)["train"]
     assert task.labels == classes and task.pair and train.y[:2].tolist() == first
+    if not classes:  # Users see the scale of their file.
+        assert task.scale == (min(labels), max(labels))
     assert (train.a[1], train.b[1]) == ("text 1", "more 1")
 
 

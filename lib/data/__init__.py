@@ -36,6 +36,7 @@ class Task:
     labels: the class names in the order of the official codes; () for a regression.
     metrics: names of functions in lib.measure.metrics. The papers' tables show the first one.
     span: whether the answer is a span of the second text, as in SQuAD.
+    scale: the scores in a user's file that 0 and 5 stand for.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Task:
     labels: tuple
     metrics: tuple
     span: bool = False
+    scale: tuple = (0.0, 5.0)
 
     @property
     def outputs(self):
@@ -256,9 +258,10 @@ def digest(splits, labels=()):
 
 
 def of_rows(name, task_name):
-    """Return the digest of a task's rows; for a user's file it covers the class names too."""
-    labels = task(name, task_name).labels if name == "own" else ()
-    return digest(splits(name, task_name), labels)
+    """Return the digest of a task's rows; for a user's file it covers the class names or the
+    scale of the scores too."""
+    own = task(name, task_name) if name == "own" else None
+    return digest(splits(name, task_name), own and (own.labels or own.scale))
 
 
 @cache

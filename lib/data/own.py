@@ -9,7 +9,8 @@ data set of the hub. A line names them:
 
 Where the line names no columns, the label is the first column with a name in LABELS. All other
 columns but an index are text. Labels with fractions or with many different numbers are scores; all
-others are classes. Scores are scaled to go from 0, the lowest, to 5, the highest, as in STS-B.
+others are classes. Scores are learned from 0, the
+lowest, to 5, the highest, as in STS-B, and shown on the scale of the file (`Task.scale`).
 Where there is no development file, a fifth of the different texts is drawn as development rows.
 A file `test` in a folder is read only for the model that is chosen in the end. The name of a task
 is its line, with the full path and all columns.
@@ -128,10 +129,11 @@ def _read(line):
         *texts, label = chosen = _chosen(place, tables["train"], wanted)
         layout = {"texts": [[name] for name in texts], "label": [label]}
         found = {split: read.rows(rows, layout) for split, rows in tables.items()}
-        labels, code = _coded(place, label, [row for rows in found.values() for row in rows])
+        every = [row for rows in found.values() for row in rows]
+        labels, scale, code = _coded(place, label, every)
         found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
         metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-        task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics)
+        task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, scale=scale)
     if (count := len({*_texts(found["train"])})) < LEAST:
         raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
     return task, found if "dev" in found else found | _drawn(found["train"])
@@ -149,7 +151,8 @@ def _texts(rows):
 
 
 def _coded(place, column, rows):
-    """Return (class names, or () for scores; f(row) -> class code or score).
+    """Return (class names, or () for scores; the scores that 0 and 5 stand for; f(row) -> class
+    code or score).
 
     place, column: the path and the label column, for errors. rows: the Rows of all splits. Raises
     ValueError with the row where a label among scores is no finite number, or where a class is
@@ -173,9 +176,9 @@ def _coded(place, column, rows):
         raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
         low, high = min(different), max(different)
-        return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
+        return (), (low, high), lambda row: 5 * (numbers[row.label] - low) / (high - low)
     names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
-    return names, lambda row: names.index(row.label)
+    return names, Task.scale, lambda row: names.index(row.label)
 
 
 def _drawn(rows):

@@ -56,14 +56,16 @@ class Opened:
         """Return a frame with one line for each development row, by the number of the row.
 
         Its columns are `label`, the predicted class `said`, whether that is `right`, and the
-        `confidence` in it. For a regression they are `label` and `said`, scores from 0 to 5. For
-        spans they are the arrays that the run keeps.
+        `confidence` in it. For a regression they are `label` and `said`, on the scale of the file.
+        For spans they are the arrays that the run keeps.
         """
         found = self.run.arrays("predictions")
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
         labels, logits = found["labels"], found["logits"].astype(float)
-        told = {"label": labels.astype(float), "said": logits[:, 0]}
+        low, high = self.task.scale
+        scores = {"label": labels.astype(float), "said": logits[:, 0]}
+        told = {name: low + each * (high - low) / 5 for name, each in scores.items()}
         if self.task.labels:
             said, names = logits.argmax(1), np.array(self.task.labels)
             told = {"label": names[labels], "said": names[said], "right": said == labels}

@@ -68,7 +68,7 @@ class Page:
     @property
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
-        return self.scope.about() if isinstance(self.scope, grids.Own) else []
+        return grids.own_lines(self.scope)
 
     def collect(self, rows, on_missing="run"):
         """Return the rows with their results (lib.runs.sweep.collect).

@@ -218,7 +218,7 @@ def place(path, values, hand=False):
     now, scope = kept(path), grids.meant(values)
     before = committed().get(path.stem, {"parameters": {}, "cells": ""})
     mine = grids.values(scope)
-    lines = scope.about() if isinstance(scope, grids.Own) else []
+    lines = grids.own_lines(scope)
     words = [*grids.own_titles(scope), scope[:]]
     for name, was in before["parameters"].items():
         if name not in mine and values.get(name, was) != was:

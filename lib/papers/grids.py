@@ -205,10 +205,8 @@ def of(profile, what):
 
 
 def own_lines(profile):
-    """Return lines on what was read of the reader's own; none of a profile alone."""
-    if not isinstance(profile, Own):
-        return []
-    return [*profile.about(), *[profile.data] * bool(profile.data)]
+    """Return sentences on what is the reader's own; none of a profile alone."""
+    return profile.about() if isinstance(profile, Own) else []
 
 
 def own_titles(profile):
