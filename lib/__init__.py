@@ -18,8 +18,8 @@ def rows(place):
     """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
     from lib.data import own
 
-    name = own.task_of(place)
-    return own.task(name), own.load(name)
+    task = own.task(place)
+    return task, own.load(task.name)
 
 
 def dataset(splits):
@@ -64,23 +64,21 @@ def lab(count=2000, seed=0):
     from pathlib import Path
     from tempfile import mkdtemp
 
-    import torch
     import transformers
 
     from lib import data
     from lib.steps.pretrain import words
-    from lib.train.learn import Lab
-    from lib.train.options import Train
+    from lib.train import learn, options
 
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
-    train = Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
+    train = options.Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
     shape = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
     shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
-    torch.manual_seed(seed)
+    transformers.set_seed(seed)
     encoder = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
     splits = data.load(data.describe("toy", task.name, count))
-    return Lab(tokenizer, task, splits, train, seed), encoder
+    return learn.Lab(tokenizer, task, splits, train, seed), encoder
 
 
 def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):

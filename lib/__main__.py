@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import closing
 
 from lib.runs import committed, paths
 
@@ -38,15 +39,20 @@ def positive(text):
     return int(text)
 
 
+def listed(text):
+    """Return the words and whole numbers of a list such as "1,2", for argparse."""
+    return [int(word) if word.isdigit() else word for word in map(str.strip, text.split(","))]
+
+
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
 ABOUT = "of notebooks that take some, as in 1,2"
-PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
-COUNTED = "runs at once; by default as many as fit, on a GPU one"
-WORKERS = option("--workers", "-w", type=positive, help=COUNTED)
+PAGES = (PATTERN, PROFILE, DATA, MODEL)
+PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
+WORKERS = option("--workers", "-w", type=positive, help="runs at once; else as many as fit")
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -58,22 +64,18 @@ def named(args):
     """
     from lib.papers import grids
 
-    told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
-    scope, lists = grids.named(grids.profile_of(args.profile).name, *told), {}
-    for name in LISTS:
-        if text := getattr(args, name, None):
-            words = map(str.strip, text.split(","))
-            lists[name] = [int(word) if word.isdigit() else word for word in words]
+    scope = grids.named(grids.profile_of(args.profile).name, args.data, args.model)
+    lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.values(scope) | lists
 
 
-def read(args, looked_up=True):
+def read(args):
     """Return the notebooks of a command's pattern: ({path: {variable: rows}}, {path: error},
     store).
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or a
     parameter, data or model does not suit. Notebooks that lack a parameter which the command names
-    are left out. looked_up: with the rows that pages look up and do not make.
+    are left out.
     """
     from lib.page import notebook
     from lib.runs.store import Store
@@ -85,18 +87,11 @@ def read(args, looked_up=True):
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
         try:
-            grids[path] = notebook.planned(path, values, looked_up)
+            grids[path] = notebook.planned(path, values, looked_up=False)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}")
     return grids, absent, Store()
-
-
-def wanted(grids):
-    """Return the Specs of all variables `grid`, each once."""
-    from lib.page import notebook
-
-    return list(dict.fromkeys(spec for found in grids.values() for spec in notebook.wanted(found)))
 
 
 def report_lost(lost):
@@ -112,24 +107,22 @@ def report_lost(lost):
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
+    from lib.page import notebook
     from lib.page.report import Book
     from lib.runs import sweep
 
     began, lost, (scope, values) = time.monotonic(), {}, named(args)
     grids, absent, store = read(args)
-    book = Book(scope, values, grids, absent, store)
-    print(f"{book} shows how far it is", flush=True)
-    try:
+    with closing(Book(scope, values, grids, absent, store)) as book:
+        print(f"{book} shows how far it is", flush=True)
         if make:
-            specs = wanted({sheet.path: sheet.grids for sheet in book.sheets})
+            specs = notebook.wanted(*(sheet.grids for sheet in book.sheets))
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
                 lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
             report_lost(lost)
         failed = book.finish()
-    finally:
-        book.close()
     print(*book.answers(), f"{book}  ({time.monotonic() - began:.0f} s)", sep="\n")
     return failed or bool(lost)
 
@@ -144,15 +137,17 @@ def report(args):
 def plan(args):
     """what a run of these notebooks would take; all work in hand, and what did not finish"""
     from lib import data
-    from lib.papers.grids import own_lines
+    from lib.page import notebook
+    from lib.papers.grids import of, own_lines
     from lib.runs import sweep
 
     with data.planning() as absent:
-        grids, cannot, store = read(args, looked_up=False)
+        grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
-        print(*(own_lines(args.profile) if grids else ()), sep="\n")
+        if grids:
+            print(*own_lines(args.profile), of(args.profile, "data"), sep="\n")
         for path, found in grids.items():
-            specs = wanted({path: found})
+            specs = notebook.wanted(found)
             missing = sweep.missing(specs, store)
             every |= missing
             about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"
@@ -172,12 +167,11 @@ def plan(args):
 @command(RUN)
 def show(args):
     """one run: its scores, how it was made, its status and all metrics"""
-    from lib.export import card
-    from lib.export.opened import named, task_of
+    from lib.export import card, opened
     from lib.runs.spec import from_json
 
-    found = named(args.run)
-    scores = card.measured(found, task_of(found)).items()
+    found = opened.named(args.run)
+    scores = card.measured(found, opened.task_of(found)).items()
     print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
     print(*card.steps(from_json(found.spec)), sep="\n")
     for name in ("status", "metrics"):
@@ -194,12 +188,10 @@ def show(args):
 )
 def export(args):
     """write a run's model as a folder that transformers opens, checked, with a model card"""
-    from pathlib import Path
-
     from lib.export import card, export, opened
 
     run = opened.weights(opened.named(args.run), args.keep)
-    folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
+    folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
     told = export(run.model, folder, labels, args.onnx)
@@ -212,7 +204,7 @@ def export(args):
 @command(
     WORKERS,
     BACKEND,
-    option("--claims", default="", help="such as G1,N1; all without"),
+    option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
 )
 def evidence(args):
@@ -220,8 +212,7 @@ def evidence(args):
     from lib.page import evidence as queue
     from lib.runs.store import Store
 
-    claims = queue.chosen([name for name in args.claims.split(",") if name])
-    store = Store()
+    claims, store = queue.chosen(args.claims), Store()
     if args.list:
         print(*queue.listed(claims, store), sep="\n")
         return 0

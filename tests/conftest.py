@@ -96,7 +96,7 @@ def scored(*sizes):
         for a, b in zip(pairs.a, pairs.b, strict=True)
     ]
     path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
-    return data.describe("own", own.task_of(str(path)), *sizes)
+    return data.describe("own", own.task(str(path)).name, *sizes)
 
 
 def byte_level(folder, sentences):

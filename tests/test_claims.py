@@ -467,7 +467,8 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
 
 
 def test_what_we_found_says_figures_of_claims(tmp_path):
-    told = source.told(store=Store(tmp_path / "runs", tmp_path / "records"))
+    empty = Store(tmp_path / "runs", tmp_path / "records")
+    told = source.told(source.judged(store=empty))
     assert len(told) > source.FIRST and "not measured yet" in " ".join(told.values())
     assert "printed +64.8" in told["Searched, or random?"]
 

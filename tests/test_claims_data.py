@@ -195,7 +195,7 @@ def break_setting(id, rng, patch):
         during.setitem(checks.OURS, "setting", noted)
         assert holds(id)
     (page, step, path), labels = rng.choice(asked)
-    specs = {row["spec"] for row in checks.made(page)["grid"] if labels.items() <= row.items()}
+    specs = {row["spec"] for row in checks.made(page) if labels.items() <= row.items()}
     part, *names = path.split(".")
     value = rng.randrange(10**6, 10**7)
     for args in [each.args for each in specs | ancestry(specs) if each.step == step]:

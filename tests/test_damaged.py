@@ -13,6 +13,7 @@ from test_digits import idx
 from test_squad import ONE
 from test_treebank import LIKES, SLEPT, changed, conllu
 
+from lib import data
 from lib.data import digits, read, texts, treebank
 
 PAIR = "index\tsentence1\tsentence2\tlabel\n"
@@ -222,10 +223,14 @@ def test_digits(tmp_path, name, content, message):
     refused(tmp_path, name, content, message)
 
 
-@pytest.mark.parametrize("load", [read.load, treebank.load])
-def test_unknown_tasks(tmp_path, load):
+@pytest.mark.parametrize("source", ["glue", "treebank"])
+def test_unknown_tasks(source):
     with pytest.raises(ValueError, match="did you mean 'CoLA'|allowed"):
-        load("CoLa", tmp_path)
+        data.splits(source, "CoLa")
+
+
+@pytest.mark.parametrize("load", [read.load, treebank.load])
+def test_tasks_without_files(tmp_path, load):
     for task in ("CoLA", "SQuAD1", "Tense") if load is read.load else ("Tense",):
         with pytest.raises(FileNotFoundError, match="; fix: |fix: "):
             load(task, tmp_path)

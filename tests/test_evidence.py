@@ -35,7 +35,7 @@ def claims(monkeypatch):
     there.append(claim("H1", small(96), "10"))
     known = {each["id"]: each for each in there}
     monkeypatch.setattr(evidence.checks, "claims", lambda: known)
-    monkeypatch.setattr(evidence, "rows", lambda line, seeds: ROWS[line["id"]](seeds))
+    monkeypatch.setattr(evidence, "rows", lambda line: ROWS[line["id"]](seeds(line["seeds"])))
     monkeypatch.setattr(evidence, "recorded", lambda: dict.fromkeys(known, ("OPEN", None)))
     return there
 
@@ -86,7 +86,7 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 
 
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.cells(checks.claims()["N1"], (10,))
+    cells = evidence.cells(checks.claims()["N1"])[10]
     found = evidence.found_by(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

@@ -126,7 +126,8 @@ def test_parameters_are_typed_and_told():
     for path in NOTEBOOKS:
         for name, parameter in notebook.parameters(path).items():
             assert parameter.about, (path.stem, name)
-            for each in parameter.default if parameter.listed else [parameter.default]:
+            listed = isinstance(parameter.default, list)
+            for each in parameter.default if listed else [parameter.default]:
                 assert isinstance(each, parameter.type), (path.stem, name)
 
 

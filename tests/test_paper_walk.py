@@ -179,7 +179,7 @@ class Here:
         pass
 
 
-def perform(page, store):
+def perform(page):
     """As lib.page.sheet.execute, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
@@ -237,9 +237,14 @@ def forget():
     claims.at.cache_clear()
 
 
-def fewer(grids):
-    """As lib.page.notebook.wanted: each kind of row (all its labels but task, file and seed) once,
-    and two rows of each task."""
+def fewer(*grids):
+    """As lib.page.notebook.wanted: fewer rows of each notebook."""
+    return list(dict.fromkeys(spec for found in grids for spec in some(found)))
+
+
+def some(grids):
+    """The Specs of each kind of row (all its labels but task, file and seed) once, and of two rows
+    of each task."""
     kept, kinds, tasks = {}, set(), Counter()
     for row in grids.get("grid", []):
         labels = {name: str(value) for name, value in row.items() if name != "spec"}

@@ -1,14 +1,14 @@
-"""One interface to every task: `describe` names its rows, `load` reads them. Free of torch.
+"""This room gives the rows of every task through one interface: `describe` names them in a Spec,
+`load` reads them. It is free of torch.
 
-A **source** is where rows come from. `toy` generates them here, `own` reads what a reader names
-(`lib.data.own`), `lib.data.read` the tasks of `tasks.toml`; official files lie below DATA_ROOT
-(FOLDERS). A
-**descriptor** is a small dict that goes into a Spec:
+A **source** is where rows come from. The source `toy` generates them, `own` reads the files of a
+user (`lib.data.own`), and `lib.data.read` reads the tasks of the table `tasks.toml`. Official files
+lie below DATA_ROOT, in the folders of FOLDERS. A **descriptor** is a small dict in a Spec:
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}
 
-Digests are of the parsed rows, so that a folder and the hub give the same ones. Images lie apart,
-in `lib.data.digits`.
+Digests are taken of the parsed rows, so a local folder and the hub give the same digest. Images are
+read by `lib.data.digits`.
 """
 
 import hashlib
@@ -29,45 +29,54 @@ from lib.runs.spec import known
 
 @dataclass(frozen=True)
 class Task:
-    """What a task is, whatever its source."""
+    """A Task says what a row holds and how predictions are scored, whatever its source.
 
-    name: str  # as the benchmark spells it: "CoLA"
-    pair: bool  # two texts a row
-    labels: tuple  # class names in the order of the official codes; () for a regression
-    metrics: tuple  # names in lib.measure.metrics; the first is the one in the papers' tables
-    span: bool = False  # the answer is a span of the second text (SQuAD)
-    scale: tuple = (0.0, 5.0)  # of a regression: what the scores 0 and 5 are in a reader's file
+    name: the name as the benchmark spells it, such as "CoLA".
+    pair: whether a row has two texts.
+    labels: the class names in the order of the official codes; () for a regression.
+    metrics: names of functions in lib.measure.metrics. The papers' tables show the first one.
+    span: whether the answer is a span of the second text, as in SQuAD.
+    scale: the scores in a user's file that 0 and 5 stand for.
+    """
 
-    def scaled(self, scores):
-        """Return scores from 0 to 5 as they are in the reader's file."""
-        low, high = self.scale
-        return low + scores * (high - low) / 5
+    name: str
+    pair: bool
+    labels: tuple
+    metrics: tuple
+    span: bool = False
+    scale: tuple = (0.0, 5.0)
 
     @property
     def outputs(self):
-        """Return the width of the model's last layer: classes, one score, or start and end of a
-        span."""
+        """Return the width of the model's last layer: one output for each class, one for a score,
+        two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
 
 
 @dataclass(frozen=True)
 class Split:
-    """N rows: texts, targets, and the number of each row in its file, by which predictions are
-    matched."""
+    """A Split holds N rows of a task.
+
+    a: the first text of each row.
+    b: the second text of each row; None where a row has one text.
+    y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]: the first character
+      of the first answer in `b` and the one after its last; -1 and -1 where there is no answer.
+    index: the number of each row in its source, int64 [N]. Predictions of two runs are matched by
+      it.
+    answers: for spans, the list of all accepted texts of each row.
+    """
 
     a: list
-    b: list | None  # the second texts of pairs
-    # int64 codes [N], or float32 scores [N], or for spans int64 [N, 2]: the first character of the
-    # first answer in `b` and the one after its last, -1 and -1 where there is no answer
+    b: list | None
     y: np.ndarray
     index: np.ndarray
-    answers: list | None = None  # for spans: all accepted texts of each row
+    answers: list | None = None
 
     def __len__(self):
         return len(self.a)
 
     def take(self, rows):
-        """Return the Split of these rows."""
+        """Return the Split of the rows at the positions `rows`, in their order."""
 
         def pick(values):
             return values and [values[i] for i in rows]
@@ -75,39 +84,45 @@ class Split:
         return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
 
 
-# Sources, and the folder below DATA_ROOT that each reads.
+# Each source is mapped to the folder below DATA_ROOT that it reads.
 FOLDERS = {"toy": None, "own": None, "glue": "glue", "squad": "squad", "senteval": "probing"}
 FOLDERS |= {"treebank": "ud_english_ewt"}
+# Noted digests of rows are computed again when one of these files of code changes.
+CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
-PATTERNS = ("*.json", "*.txt", WEIGHTS)  # the files of a checkpoint
-TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, which `read` reads
+# These patterns match the files of a checkpoint.
+PATTERNS = ("*.json", "*.txt", WEIGHTS)
+# These sources stand in the table of tasks, which `lib.data.read` reads.
+TABLED = ("glue", "squad", "senteval")
 
 
 @cache
 def source(name):
-    """Return the module of a source.
+    """Return the module that reads a source. Raises ValueError for an unknown name.
 
-    It has `TASKS` and `load(task, root) -> {split name: Split}`, and where it has official unseen
-    rows `UNSEEN` and `unseen(task, root)`. `toy` and `own` take no root. `own` reads its tasks and
-    says what `files` they lie in.
+    The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A source with
+    official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy` and `own` take no root.
+    `own` has no fixed tasks: it has `task(name)` and `files(name)`.
     """
     known("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
 
 
 def tasks(name):
-    """Return {name: Task} of a source; none of `own`."""
+    """Return {name: Task} of a source other than `own`."""
     return source(name).SOURCES[name] if name in TABLED else source(name).TASKS
 
 
 def folder(name):
-    """Return the arguments that say where a source reads."""
+    """Return the folder that a source reads, as a tuple: () for a source without a folder."""
     return (paths.data_root() / FOLDERS[name],) if FOLDERS[name] else ()
 
 
 def task(name, task_name):
-    """Return the Task of a source by its name, without a look at its data. Raises ValueError naming
-    the nearest one."""
+    """Return the Task that a source has under a name. Raises ValueError naming the nearest name.
+
+    Only the source `own` opens its files for that.
+    """
     if name == "own":
         return source(name).task(task_name)
     known(f"task of source {name!r}", task_name, tasks(name))
@@ -115,20 +130,21 @@ def task(name, task_name):
 
 
 def described(descriptor):
-    """Return the Task of a descriptor."""
+    """Return the Task that a descriptor names."""
     return task(descriptor["source"], descriptor["task"])
 
 
 # ---- what is not at hand ----
 _absent, _look = None, True
-_missed = set()  # what was not at hand, where its official digest stands in: looked at once
 
 
 @contextmanager
 def planning(look=True):
-    """Specs can be made without data, texts or checkpoints, for a plan alone. Yields the set of
-    what is absent. look: where False, what is at hand is not looked at, so that every machine
-    makes the same Specs."""
+    """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set of the keys
+    of all that is absent.
+
+    look: with False, local data are ignored, so that every machine makes the same Specs.
+    """
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), look
     try:
@@ -138,8 +154,10 @@ def planning(look=True):
 
 
 def official_digests():
-    """Return {name: digest of official rows, texts or weights}, so that committed records are found
-    without the data."""
+    """Return {key: digest} of official rows, texts and weights (`data/digests.json`).
+
+    With them committed records are found on a machine without the data.
+    """
     place = paths.DIGESTS
     return _noted(place, place.stat().st_mtime_ns) if place.exists() else {}
 
@@ -150,16 +168,17 @@ def _noted(path, _):
 
 
 def at_hand_or_official(key, compute):
-    """Return `compute()`, a digest. Where its data are not at hand it is the official one of the
-    key, or "absent" while planning; else raises FileNotFoundError."""
-    told, place = official_digests().get(key), (key, paths.data_root(), paths.models_root())
+    """Return the digest that `compute` gives, or the official digest where the data are absent.
+
+    key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there is no
+    official digest either, returns "absent" while planning, and else raises FileNotFoundError.
+    """
+    told = official_digests().get(key)
     try:
-        if not _look or place in _missed:
+        if not _look:
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
-        if told and _look:
-            _missed.add(place)
         if _absent is not None:
             _absent.add(key)
         elif told is None:
@@ -169,15 +188,14 @@ def at_hand_or_official(key, compute):
 
 # ---- checkpoints ----
 def holding(name, file):
-    """Return the folder on this machine of a checkpoint that has such a file; None where there is
-    none."""
+    """Return the local folder of a checkpoint that contains `file`; None where there is none."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate(name):
-    """Return the folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways
-    to get it."""
+    """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways to get
+    one."""
     if folder := holding(name, WEIGHTS):
         return folder
     why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
@@ -187,8 +205,10 @@ def locate(name):
 
 @cache
 def weights(name):
-    """Return sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its
-    files."""
+    """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is absent.
+
+    It is that of the weights. For a user's folder, named by its full path, it covers all files.
+    """
     folder = locate(name)
     if not Path(name).is_absolute():
         return paths.digest(folder / WEIGHTS)
@@ -197,21 +217,25 @@ def weights(name):
 
 
 def checkpoint_digest(name):
-    """Return the digest of a checkpoint's weights at hand, else the official one
-    (`data/digests.json`)."""
+    """Return the digest of a checkpoint's local weights, or the official one where it is
+    absent."""
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
 # ---- descriptors ----
 @cache
 def splits(name, task_name):
-    """Return {split name: Split} of a task. Raises FileNotFoundError where its files are absent,
-    ValueError with file and line where a row is malformed."""
+    """Return {split name: Split} of a task.
+
+    Raises FileNotFoundError where its files are absent, and ValueError with file and line where a
+    row is malformed.
+    """
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
 def one_split(name, task_name, wanted):
-    """Return a split of a task. Raises FileNotFoundError where it is not at hand."""
+    """Return the split of a task with the name `wanted`. Raises FileNotFoundError where it is
+    absent."""
     there = splits(name, task_name)
     if wanted not in there:
         lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
@@ -220,11 +244,10 @@ def one_split(name, task_name, wanted):
 
 
 def digest(splits, labels=()):
-    """Return the first 16 hex digits of the sha256 of the rows of train and the development sets,
-    in order.
+    """Return the digest of the rows of several splits, in order: 16 hex digits of a sha256.
 
-    Test rows are left out, since some sources label them. labels: the names of the classes, where
-    the rows alone decide on them.
+    Test splits are left out, since only some sources have them. labels: the names of the classes,
+    which are part of the digest for a user's file, since its rows decide on them.
     """
     body = hashlib.sha256(json.dumps(labels).encode() if labels else b"")
     for key, split in splits.items():
@@ -235,51 +258,51 @@ def digest(splits, labels=()):
 
 
 def of_rows(name, task_name):
-    """Return the digest of a task's rows; a reader's rows tell the classes or the scale of
-    scores."""
+    """Return the digest of a task's rows; for a user's file it covers the class names or the
+    scale of the scores too."""
     own = task(name, task_name) if name == "own" else None
     return digest(splits(name, task_name), own and (own.labels or own.scale))
 
 
 @cache
 def at_hand(name, task_name):
-    """Return (digest, names of the splits) of a task's rows at hand.
+    """Return (digest, names of the splits) of a task's local rows. Raises FileNotFoundError where
+    they are absent.
 
-    They are remembered on disk until a file of the source or the code of this package changes:
-    reading every task takes seconds, and each command asks for most of them.
+    Both are noted on disk until a file of the source or of this package changes: reading every task
+    takes seconds, and each command asks for most of them.
     """
     if folder(name) and not _look:
         raise FileNotFoundError(f"{name}/{task_name} is not looked at")
-    read_from = sorted(Path(__file__).parent.glob("*.*"))
+    read_from = source(name).files(task_name) if name == "own" else []
     for root in folder(name):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
-    if name == "own":
-        read_from += source(name).files(task_name)
 
     def read():
         return [of_rows(name, task_name), *splits(name, task_name)]
 
-    found, *names = paths.remembered(["rows", name, task_name], read_from, read)
+    found, *names = paths.remembered(["rows", name, task_name], [*CODE, *read_from], read)
     return found, names
 
 
 def digest_of(name, task_name):
-    """Return the digest of a task's rows at hand."""
+    """Return the digest of a task's local rows. Raises FileNotFoundError where they are absent."""
     return at_hand(name, task_name)[0]
 
 
 def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
-    """Return the descriptor of a task for a Spec. Without the data its digests are the official
-    ones; a run then stops in `load`.
+    """Return the descriptor of a task for a Spec. Where the data are absent its digests are the
+    official ones; a run then stops in `load`.
 
-    rows: training rows, all by default.
-    held_out: further training rows, for importance and selection.
-    unseen: at most so many labelled rows that are only judged on.
-    beside: how many rows, in the order of drawing, any run of the task may train or select on. The
-      unseen rows stand behind these. By default `rows` and `held_out` together; 0 for official
-      unseen rows. Raises ValueError where it is less than these together, or they are all rows.
-    in_order: train on the first rows of the file and hold out its last ones, in place of drawn
-      rows.
+    rows: the number of training rows; None takes all.
+    held_out: the number of further training rows, which serve importance and selection.
+    unseen: the largest number of labelled rows on which models are only judged.
+    beside: the number of rows, in the order of drawing, on which any run of the task may train or
+      select. Unseen rows are drawn behind these. The default is `rows` and `held_out` together, or
+      0 where the source has official unseen rows. Raises ValueError where it is smaller than both
+      together, or where `rows` is None.
+    in_order: whether to train on the first rows of the file and to hold out its last ones; by
+      default rows are drawn.
     """
     key, told = f"{name}/{task_name}", official_digests()
     task(name, task_name)
@@ -295,16 +318,19 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
                 raise ValueError(f"{given} and {held_out} held out: {fix}")
         noted = told.get(f"{key}/{beside}/{unseen}") if found == told.get(key) else None
-        body["unseen"] = noted or summary(name, task_name, beside, unseen)
+        if not noted:
+            split = unseen_rows(name, task_name, beside, unseen)
+            noted = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
+        body["unseen"] = noted
     return {k: v for k, v in body.items() if v is not None}
 
 
 def load(descriptor):
-    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as asked for,
-    and the official others.
+    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as described,
+    and the other splits of the source.
 
-    Rows are drawn in a fixed order from the training set, or taken from its two ends (`in_order`).
-    Raises ValueError where the data have changed since they were described, or hold too few rows.
+    Rows are drawn in a fixed order from the training set; with `in_order` they are its two ends.
+    Raises ValueError where the data have changed since they were described, or have too few rows.
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
@@ -327,23 +353,28 @@ def load(descriptor):
 
 
 def check(what, actual, wanted):
-    """Raise ValueError where rows at hand have another digest than those that were described."""
+    """Raise ValueError where the digest of local data is not the one that was described.
+
+    what: the name of the data in the message. actual: their digest. wanted: the described one.
+    """
     if actual != wanted:
         fix = "put the same data back, or ask for a new run"
         raise ValueError(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
 
 
 def permuted(split):
-    """Return the order in which rows are drawn from a split."""
+    """Return the order in which rows are drawn from a split: a fixed permutation [N]."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 # ---- unseen rows ----
 @cache
 def unseen_rows(name, task_name, beside, count):
-    """Return a Split of at most `count` unseen rows: official ones of the source (`beside` 0), or
-    training rows behind the first `beside` in the order of drawing. Raises ValueError where there
-    are none.
+    """Return a Split of at most `count` unseen rows.
+
+    With `beside` 0 they are the official ones of the source. Else they are training rows behind the
+    first `beside` in the order of drawing, and share no text with these. Raises ValueError where
+    there are none.
     """
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
@@ -357,29 +388,28 @@ def unseen_rows(name, task_name, beside, count):
     return train.take(np.sort(chosen))
 
 
-def summary(name, task_name, beside, count):
-    """Return what a descriptor says of unseen rows."""
-    split = unseen_rows(name, task_name, beside, count)
-    return {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
-
-
 def judging(descriptor):
-    """Return what predictions for the unseen rows of a descriptor are judged by
-    (lib.data.unseen.judged). Of those in `data/unseen/` it needs no data."""
+    """Return the arrays by which predictions for the unseen rows of a descriptor are judged
+    (lib.data.unseen.judged).
+
+    Where `data/unseen/` has a file of these rows, the data themselves are not needed.
+    """
     told = descriptor["unseen"]
     path = paths.UNSEEN / f"{told['digest']}.safetensors"
     if path.exists():
         return load_file(path)
-    load(descriptor)  # raises where the data have changed
-    name, task_name, beside = descriptor["source"], descriptor["task"], told["beside"]
-    rows = unseen_rows(name, task_name, beside, told["rows"])
-    dev, train = (one_split(name, task_name, each) for each in ("dev", "train"))
-    return left.judged(rows, dev, None if beside else train)
+    there = load(descriptor)
+    every = one_split(descriptor["source"], descriptor["task"], "train")
+    return left.judged(there["unseen"], there["dev"], None if told["beside"] else every)
 
 
 def packed(labels, scores):
-    """Return what a run keeps of its predictions [N, C] for unseen rows of a task of these classes:
-    one bit a row for two classes, the class for more; of a regression the scores."""
+    """Return what a run keeps of its predictions for N unseen rows, as a dict of one array.
+
+    labels: the names of the C classes; () for a regression. scores: logits [N, C], or scores
+    [N, 1]. Two classes are kept as one bit for each row, more as class codes; scores stay as they
+    are.
+    """
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
@@ -389,6 +419,6 @@ def packed(labels, scores):
 
 
 def unpacked(arrays, count):
-    """Return the classes or scores [N] of `count` rows that `packed` kept."""
+    """Return the classes or scores [N] that `packed` kept. count: the number N of rows."""
     [(kind, values)] = arrays.items()
     return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values

@@ -1,23 +1,26 @@
-"""Pairs of texts for pre-training, as EfficientBERT's data are made.
+"""This module pairs documents for pre-training, as EfficientBERT's public code does.
 
-Only their length is in the paper; the rest is what its code does. That code makes one article a
-line, so a document is one segment and one pair, whose second part is from another document.
+The paper gives only the length of a pair. In its code an article is one line, so each document is
+one segment and begins one pair, whose second part is another document.
 """
 
 import numpy as np
 
 from lib.runs.spec import stream
 
-EPOCHS = 5  # data epochs that are made, then used again in turn
-SHORT = 0.1  # share of documents for which a lower length is drawn
+# Pairs are made for EPOCHS epochs. Later epochs use them again in turn.
+EPOCHS = 5
+# A shorter length is drawn for a share SHORT of the documents.
+SHORT = 0.1
 
 
 def pairs(documents, special, max_length, seed, epoch):
-    """Yield rows of one epoch one after another, in the order of the documents: {"input_ids": [CLS]
-    document [SEP] another [SEP], "token_type_ids"}, each of at most `max_length` tokens.
+    """Yield the rows of one epoch in the order of the documents.
 
-    documents: token ids of each (`tokens.Rows`, or lists). special: ids of [CLS] and [SEP]. Raises
-    ValueError for fewer than two documents.
+    A row is {"input_ids": [CLS] document [SEP] another document [SEP], "token_type_ids"} and has at
+    most `max_length` tokens. documents: the token ids of each document, as lists or as
+    lib.data.tokens.Rows. special: the ids of [CLS] and [SEP]. Raises ValueError for fewer than two
+    documents, or where fewer than two tokens of text fit.
     """
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
@@ -26,7 +29,7 @@ def pairs(documents, special, max_length, seed, epoch):
     (cls, sep), rng = special, np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}"))
     for number in range(count):
         if rng.random() < SHORT:
-            rng.integers(2, room + 1)  # without an effect where a document is one segment
+            rng.integers(2, room + 1)  # This length has no effect where a document is one segment.
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _fitted(documents[number], documents[other], room, rng)
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)
@@ -34,8 +37,11 @@ def pairs(documents, special, max_length, seed, epoch):
 
 
 def _fitted(first, last, room, rng):
-    """Yield both cut to `room` tokens, the longer one first, each token off the front or the back
-    by a coin."""
+    """Yield two documents, cut to `room` tokens together.
+
+    The longer one is cut first. A coin decides for each token whether it goes from the front or
+    from the back.
+    """
     sizes = len(first), len(last)
     if sum(sizes) > room:
         short = min(len(last), max(room // 2, room - len(first)))

@@ -1,10 +1,10 @@
-"""Handwritten digits: MNIST's idx files in a folder, or scikit-learn's own.
+"""This module reads handwritten digits: MNIST's four idx files, or the digits that come with
+scikit-learn.
 
-    <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]    some archives have "." for the
-    second "-"
+    <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
 
-The files may be plain or gzipped. scikit-learn has 1,797 digits of 8 x 8 pixels; their split is
-fixed.
+The files may be plain or gzipped. Some archives have "." in place of the "-" before "idx".
+scikit-learn has 1,797 digits of 8 x 8 pixels, which are split here once for all.
 """
 
 import gzip
@@ -19,15 +19,16 @@ from lib.data import check
 from lib.data.lines import malformed
 from lib.runs.spec import stream
 
-_BUNDLED_TEST = 360  # a fifth of scikit-learn's
+# A fifth of scikit-learn's digits are test images.
+_BUNDLED_TEST = 360
 
 
 @cache
 def load(root, kind="files"):
     """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
 
-    Raises FileNotFoundError where a file is missing, ValueError where one is cut off or no idx
-    file.
+    kind: "files" reads the folder `root`, "bundled" takes scikit-learn's digits. Raises
+    FileNotFoundError where a file is missing, ValueError where one is cut off or is no idx file.
     """
     if kind == "bundled":
         return _bundled()
@@ -39,8 +40,7 @@ def load(root, kind="files"):
 
 
 def describe(root, kind):
-    """Return the descriptor for a Spec: {"kind", "digest"}, the digest being of images and
-    labels."""
+    """Return the descriptor for a Spec, {"kind", "digest"}. The digest covers images and labels."""
     body = hashlib.sha256()
     for images, labels in load(root, kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -48,23 +48,26 @@ def describe(root, kind):
 
 
 def described(root, descriptor):
-    """Return what `load` gives, of a descriptor. Raises ValueError where the digits at hand are
-    others."""
+    """Return the digits of a descriptor, as `load` gives them. Raises ValueError where the local
+    digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
     check(what, describe(root, kind)["digest"], descriptor["digest"])
     return load(root, kind)
 
 
 def _read(root, name, dimensions):
-    """Return the values of an idx file: a magic number, the length of each dimension, big-endian,
-    then the bytes. Raises FileNotFoundError where there is none, ValueError where it is cut off."""
+    """Return the values of an idx file as an array with so many dimensions.
+
+    Such a file has a magic number and the length of each dimension, big-endian, then one byte for
+    each value. Raises FileNotFoundError where it is missing, ValueError where it is cut off.
+    """
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         wanted = f"{name}-idx{dimensions}-ubyte is missing in {root}"
         raise FileNotFoundError(f"{wanted}; fix: put MNIST's four idx files there")
     body = path.read_bytes()
     try:
-        body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body  # whatever its name
+        body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
         _, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
         return np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
     except (EOFError, OSError, ValueError, zlib.error) as error:

@@ -1,9 +1,10 @@
-"""The English of the toy world: a lexicon, meanings, and the words that say them. Free of torch.
+"""This module has the English of the toy world: a lexicon, meanings, and the words that say them.
+It is free of torch.
 
 A **meaning** (`Entity`, `Event`) holds who did what to whom. Labels are decided on meanings. A
 **sentence** is a list of `Word`: `clause` and `question` say an event in the active or the passive
-voice. The lexicon (`grammar.toml`) is the only source of words; `vocabulary` lists all their forms.
-Random numbers come from `random.Random.random` alone, whose stream is the same on every version of
+voice. All words come from the lexicon (`grammar.toml`), and `vocabulary` lists all their forms.
+Random numbers come from `random.Random.random` alone, whose stream is the same in every version of
 Python.
 """
 
@@ -23,8 +24,10 @@ NOUNS = {kind: tuple(nouns) for kind, nouns in TOLD["nouns"].items()}
 CLASS = {noun: kind for kind, nouns in NOUNS.items() for noun in nouns}
 MANY = {noun: many for nouns in TOLD["nouns"].values() for noun, many in nouns.items()}
 INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in TOLD["verbs"].values())
-TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")  # of the Penn treebank
-VERB = {  # {verb: {tag: form}}
+# These are tags of the Penn treebank.
+TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")
+# VERB has {tag: form} for each verb.
+VERB = {
     verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
     for verbs in TOLD["verbs"].values()
     for verb, forms in verbs.items()
@@ -37,7 +40,7 @@ SYNONYM = {
 
 
 def is_a(word, other):
-    """Whether two nouns, or two verbs, mean the same."""
+    """Return whether two nouns, or two verbs, mean the same."""
     return word == other or other in SYNONYM.get(word, ())
 
 
@@ -52,26 +55,30 @@ def vocabulary():
 # ---- meanings ----
 @dataclass(frozen=True)
 class Entity:
-    """What a noun phrase means."""
+    """An Entity is the meaning of a noun phrase.
+
+    place: (preposition, Entity) of a phrase such as "in the park", or (). clause: the Event of a
+    relative clause, in which the role of this entity is None.
+    """
 
     noun: str
     plural: bool = False
     quantifier: str = "the"
     adjective: str = ""
-    place: tuple = ()  # (preposition, Entity)
-    clause: "Event | None" = None  # a relative one: the role that this entity fills is None there
+    place: tuple = ()
+    clause: "Event | None" = None
 
 
 @dataclass(frozen=True)
 class Event:
-    """Who did what to whom."""
+    """An Event says who did what to whom. passive: whether it is said in the passive voice."""
 
     verb: str
     agent: Entity | None
     patient: Entity | None = None
     past: bool = True
     positive: bool = True
-    passive: bool = False  # the voice in which it is said
+    passive: bool = False
 
 
 def denial(event):
@@ -80,13 +87,15 @@ def denial(event):
 
 # ---- sentences ----
 class Word(NamedTuple):
+    """A Word has a text and a tag: one of TAGS, or another one of the Penn treebank, AUX or NEG."""
+
     text: str
-    tag: str  # one of TAGS, or another of the Penn treebank, or AUX, NEG
+    tag: str
     lemma: str = ""
 
 
 def text(words):
-    """Return a sentence, with "a" or "an" as the next word wants it."""
+    """Return the text of a sentence; each article is "a" or "an" as the word behind it wants."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -96,7 +105,7 @@ def text(words):
 
 
 def phrase(e):
-    """Return the words of an entity."""
+    """Return the words of the entity `e`."""
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
@@ -110,7 +119,10 @@ def phrase(e):
 
 
 def _finite(p, many):
-    """Return the finite verb and what goes with it: "chases", "did not chase", "was not chased"."""
+    """Return the words of the verb of the event `p`: "chases", "did not chase", "was not chased".
+
+    many: whether the subject is plural.
+    """
     negation = [] if p.positive else [Word("not", "NEG")]
     if p.passive:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
@@ -123,9 +135,10 @@ def _finite(p, many):
 
 
 def clause(p, gap=None):
-    """Return the words of an event. A passive one begins with the patient.
+    """Return the words of the event `p`. A passive event begins with its patient.
 
-    gap: the entity that a relative clause is about. It is no agent of a passive one.
+    gap: the entity that a relative clause is about, where the subject is left out. The verb agrees
+    with it.
     """
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     words = phrase(subject) if subject else []
@@ -135,26 +148,15 @@ def clause(p, gap=None):
 
 
 def question(p, role):
-    """Return the words that ask for the agent or the patient of an event.
-
-    "who chased the dog", "who was the dog chased by"; "who did the pig chase", "who was chased by
-    the pig".
-    """
-    who = Word("who", "WP")
-    if (role == "agent") != p.passive:  # "who" is the subject
-        return [who, *clause(replace(p, **{role: None}), gap=Entity("boy"))]
-    subject = p.patient if p.passive else p.agent
-    auxiliary, negation, main = _finite(replace(p, positive=False), subject.plural)
-    denied = [] if p.positive else [negation]
-    return [who, auxiliary, *phrase(subject), *denied, main] + [Word("by", "IN")] * p.passive
+    """Return the words that ask for the agent or the patient of the event `p`, as `role` says: "who
+    chased the dog", "who was chased by the pig"."""
+    asked = replace(p, passive=role == "patient", **{role: None})
+    return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
 
 
 def joined(clauses):
-    """Clauses with "but" between them."""
-    words = []
-    for each in clauses:
-        words += [Word("but", "CC"), *each] if words else each
-    return words
+    """Return the words of several clauses, joined by "but"."""
+    return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
 # ---- drawing ----
@@ -163,8 +165,10 @@ def pick(rng, options):
 
 
 def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
-    """Return a person or an animal. varied: with any quantifier, not with "the" alone. The numbers
-    are the probabilities of each modifier.
+    """Draw an Entity that is a person or an animal.
+
+    varied: whether any quantifier is drawn; else it is "the". adjective, place, clause: the
+    probability of each modifier.
     """
     e = Entity(pick(rng, NOUNS[pick(rng, ANIMATE)]), rng.random() < 0.5)
     if varied:
@@ -179,10 +183,12 @@ def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
 
 
 def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), **fields):
-    """Return an event of one of the verbs, whose agent and patient have no word in common.
+    """Draw an Event with one of the verbs. A transitive verb gets a patient, whose noun means
+    something else than that of the agent.
 
-    modifiers: those of the agent (`sample_entity`). fields: of the Event; tense and polarity are
-    drawn, and events are said in the active voice, where nothing else is asked for.
+    agent: the agent; None draws one. varied: whether any quantifier is drawn. modifiers: the
+    probabilities of the agent's modifiers (`sample_entity`). fields: fields of the Event that are
+    set. Tense and polarity are drawn where they are not set, and the voice is active.
     """
     verb, patient = pick(rng, verbs), None
     agent = agent or sample_entity(rng, varied, **dict(modifiers))
@@ -193,7 +199,6 @@ def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), 
 
 
 def about(rng, event):
-    """Return the event as a relative clause: its agent or its patient is the one that it is
-    about.
-    """
+    """Return an event as that of a relative clause: its agent or its patient is left out, since the
+    clause is about it."""
     return replace(event, **{"patient" if event.passive else pick(rng, ROLES): None})

@@ -1,7 +1,8 @@
-"""Files of rows: text by line, tables of every kind, the hub; and errors that name place and fix.
+"""This module reads text files by line, tables of several kinds, and data sets of the hub; its
+errors name the place and the fix.
 
-A table is a list of (place, cells), its header line first where it has one. A place is the file
-with the line or the row, for errors. The package `datasets` is needed for the hub alone.
+A table is a list of (place, cells), with the header line first where it has one. A place is the
+file with the number of the line or row, for errors. Only the hub needs the package `datasets`.
 """
 
 import csv
@@ -16,7 +17,11 @@ _BREAK = re.compile("[\t\r\n]")
 
 
 def malformed(place, fault, expected, fix="download the file again"):
-    """Return a ValueError for a file's content. place: its path, with a line where one is known."""
+    """Return a ValueError on the content of a file.
+
+    place: the path, with the line where it is known. fault: what is wrong. expected: what is
+    allowed. fix: what to do.
+    """
     return ValueError(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
@@ -26,7 +31,7 @@ def short(text):
 
 # ---- text ----
 def each_line(path):
-    """Yield lines of a UTF-8 file one after another: the file may exceed the memory. Raises
+    """Yield the lines of a UTF-8 file one by one; the file may be larger than the memory. Raises
     ValueError where a byte is not UTF-8."""
     try:
         with open(path, encoding="utf-8-sig") as file:
@@ -38,7 +43,8 @@ def each_line(path):
 
 
 def read_lines(path):
-    """Return the lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
+    """Return the lines of a UTF-8 file with any kind of line end, without blank lines at its
+    end."""
     lines = list(each_line(path))
     while lines and not lines[-1].strip():
         lines.pop()
@@ -46,9 +52,11 @@ def read_lines(path):
 
 
 def cell_text(value, place):
-    """Return a cell as text: "" for what is missing, a blank for each tab and line break.
+    """Return the value of a cell as text: "" for a missing value, a blank for each tab and line
+    break.
 
-    "NA" is text. Raises ValueError for lists and objects.
+    "NA" stays text. place: the place of the cell, for errors. Raises ValueError for lists, objects
+    and bytes.
     """
     text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
     if isinstance(value, list | dict | bytes):
@@ -57,20 +65,22 @@ def cell_text(value, place):
 
 
 def number(text, otherwise=None):
-    """Return the number that a text is."""
+    """Return the number that a text spells, or `otherwise` where it spells none."""
     try:
         return float(text)
     except (ValueError, TypeError):
         return otherwise
 
 
-# ---- tables
+# ---- tables ----
 def table(path, kind=None):
-    """Return the table of a file, by `kind` or its ending. Raises ValueError with the file, and the
-    line where one is known.
+    """Return the table in a file. Raises ValueError with the file, and with the line where it is
+    known.
 
-    .csv: commas, semicolons, tabs or bars between cells, quotes around some. .json: a list of
-    objects. .jsonl: an object a line. .parquet. Others: tabs between cells; quotes are text.
+    kind: an ending that is taken in place of the file's own. A .csv file has commas, semicolons,
+    tabs or bars between its cells, and quotes around some. A .json file is a list of objects, a
+    .jsonl file has one object on each line, and .parquet is read as well. Any other file has tabs
+    between its cells, and its quotes are text.
     """
     kind = kind or path.suffix
     if kind in (".json", ".jsonl", ".parquet"):
@@ -95,7 +105,8 @@ def _csv(path):
 
 
 def parsed(path):
-    """Return the value in a file of JSON, or the list of the rows of a .jsonl or .parquet file."""
+    """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet file. Raises
+    ValueError with the file."""
     kind, lines = path.suffix, [] if path.suffix == ".parquet" else read_lines(path)
     text = "[" + ",\n".join(lines) + "]" if kind == ".jsonl" else "\n".join(lines)
     try:
@@ -110,7 +121,7 @@ def parsed(path):
 
 
 def _records(path):
-    """Return the table of the objects in a file, which all have the keys of the first."""
+    """Return the table of the objects in a file. The keys of the first object are its header."""
     rows = parsed(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise malformed(path, f"{rows!r:.60}", "a list of objects, one for each row", MEND)
@@ -121,18 +132,17 @@ def _records(path):
 
 # ---- the hub ----
 def hub(name):
-    """Return {split: rows} of a data set of the hub, "owner/name" or "owner/name/part"; a row is a
-    dict.
+    """Return {split: rows} of a data set of the hub; a row is a dict.
 
-    Names of classes stand for their codes; rows without a class are left out. Raises
-    ConnectionError in one line where the hub gives nothing.
+    name: "owner/name" or "owner/name/part". Codes of classes are replaced by their names, and rows
+    without a class are left out. Raises ConnectionError in one line where the hub gives nothing.
     """
     import datasets
 
     parts, found = name.split("/"), {}
     try:
         there = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
-    except Exception as error:  # the client raises many kinds, by version and by failure
+    except Exception as error:  # The client's errors differ between versions and failures.
         fix = "check the network, or put its rows into a file by hand"
         told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
         raise ConnectionError(told) from error
@@ -147,5 +157,5 @@ def hub(name):
 
 
 def write_rows(path, rows):
-    """Write rows as a file of JSON lines."""
+    """Write rows, which are dicts, as a file of JSON lines."""
     write(path, "".join(f"{json.dumps(row)}\n" for row in rows))

@@ -1,9 +1,9 @@
-"""Published checkpoints: fetched, checked and copied; `lib.data` finds them. Free of torch.
+"""This module fetches, checks and copies published checkpoints, which `lib.data` finds. It is free
+of torch.
 
-A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or under
-DATA_ROOT/models. One of the hub, or of a DATA_ROOT other than data/, that has a pickle
-(`pytorch_model.bin`) alone is converted by `fetch`, once. Runs never load a pickle, and no code of
-a checkpoint is run.
+A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or
+`DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle (`pytorch_model.bin`),
+`fetch` converts it once. Runs never load a pickle, and no code of a checkpoint is run.
 """
 
 import re
@@ -20,19 +20,20 @@ PICKLE = "pytorch_model.bin"
 
 
 def fetch(name):
-    """Bring a checkpoint to `data/models/<name>`, out of a folder under DATA_ROOT/models, or from
-    the hub.
+    """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the hub.
+    Returns its folder.
 
-    Raises OSError in one line where the hub cannot be reached, ValueError where the weights are not
-    the official ones, or a pickle holds anything but tensors.
+    Raises OSError in one line where the hub cannot be reached. Raises ValueError for an unknown
+    name, where the weights are not the official ones, or where a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
-    if not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
+    here = holding(name, WEIGHTS) or holding(name, PICKLE)
+    if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
     with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
-        source = holding(name, WEIGHTS) or holding(name, PICKLE) or _download(name, Path(temporary))
+        source = here or _download(name, Path(temporary))
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
@@ -45,7 +46,7 @@ def fetch(name):
 
 
 def _copy(source, target):
-    """Copy the files of a checkpoint into a folder, which is made."""
+    """Copy the files of a checkpoint into a folder, which is made where it is missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
         shutil.copy(path, target / path.name)
@@ -54,31 +55,30 @@ def _copy(source, target):
 def convert(source, target):
     """Write the tensors of a pickle as safetensors. The same pickle gives the same bytes.
 
-    Raises ValueError where it is anything but a table of tensors: PyTorch's restricted unpickler
-    refuses code, and so does this.
+    PyTorch's restricted unpickler reads it, which refuses code. Raises ValueError where the pickle
+    is anything but a table of tensors.
     """
     import torch
     from safetensors.torch import save_file
 
     try:
         tensors = torch.load(source, map_location="cpu", weights_only=True)
-        # clones, as safetensors takes no two names for one piece of memory
+        # Tensors are cloned, since safetensors refuses two names for one piece of memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
-    except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
+    except Exception as error:  # Errors of damaged files and forbidden contents are of many kinds.
         told = f"{source.name} is no plain table of tensors ({type(error).__name__})"
         raise ValueError(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
 
 
 def _download(name, folder):
-    """Return the folder with a checkpoint of the hub, be it safetensors or a pickle."""
+    """Download a checkpoint from the hub, as safetensors or as a pickle, and return its folder.
+    Raises OSError in one line."""
     from huggingface_hub import snapshot_download
 
-    if "/" not in name:
-        known("checkpoint", name, HUB)
+    wanted = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
     try:
-        hub = HUB.get(name, name)
-        snapshot_download(hub, local_dir=folder, allow_patterns=[*PATTERNS, PICKLE])
+        snapshot_download(HUB.get(name, name), **wanted)
     except Exception as error:
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None
@@ -86,8 +86,11 @@ def _download(name, folder):
 
 
 def copy(name, expected, target):
-    """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
-    expected one, or a file is not as it was fetched."""
+    """Copy the files of a local checkpoint to the folder `target`.
+
+    expected: the digest of the checkpoint in the Spec. Raises ValueError where the checkpoint has
+    another one, or where a file is not as it was fetched.
+    """
     folder = locate(name)
     if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
         raise ValueError(f"{why}: delete its folder, and fetch {name} again")

@@ -1,18 +1,19 @@
-"""A reader's own rows, a further row of the table of tasks: a file, a folder with training and
-development files, or a data set of the hub.
+"""This module reads a user's own data: a file, a folder with training and development files, or a
+data set of the hub. A line names them:
 
-    reviews.tsv                              a header line; one or two columns of text, one `label`
-    reviews.csv: title, body, stars          the columns by name: texts first, then the label
-    reviews/                                 train.<ending> and dev.<ending>
+    reviews.tsv                              has a header, one or two columns of text, one `label`
+    reviews.csv: title, body, stars          names its columns: texts first, then the label
+    reviews/                                 has train.<ending> and dev.<ending>
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
-    questions.json                           of SQuAD's shape: questions about passages
+    questions.json                           has questions about passages in SQuAD's layout
 
-Where nobody names the columns, the label is in one of LABELS, and all others but an index are text.
-The label is a class or, where it has fractions or many numbers, a score, which is learned from 0
-to 5 as STS-B's scores are (`Task.scale`). Where there is no development file, a fifth of the
-different texts is drawn. A file `test` in a folder is for the model that is chosen in the end, and
-for nothing before.
-The name of a task is the line above with its full path and its columns.
+Where the line names no columns, the label is the first column with a name in LABELS. All other
+columns but an index are text. Labels with fractions or with many different numbers are scores; all
+others are classes. Scores are learned from 0, the
+lowest, to 5, the highest, as in STS-B, and shown on the scale of the file (`Task.scale`).
+Where there is no development file, a fifth of the different texts is drawn as development rows.
+A file `test` in a folder is read only for the model that is chosen in the end. The name of a task
+is its line, with the full path and all columns.
 """
 
 from functools import cache
@@ -26,50 +27,49 @@ from lib.runs import paths
 from lib.runs.spec import known
 
 HUB = "hub:"
-SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}  # by files' names
+# A file with one of these names holds the split.
+SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
 LABELS = ("label", "labels", "class", "target", "score", "stars", "rating", "gold")
-# An index as pandas writes it has no name, or one of the last two.
+# Columns with these names are no text. pandas writes an index under one of the last three.
 IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
-MOST_CLASSES, MOST_GRADES = 100, 20  # more names are no classes; more numbers are scores
-LEAST, DEV, MOST_DEV = 40, 0.2, 1000  # rows at all; share and number of drawn development rows
-SEED = 0  # of the drawn development rows
-TASKS = ()  # none by name: each is read from its file
-
-
-def task_of(line):
-    """Return the name of the task that a reader's line means.
-
-    A path may be relative to the working folder or to the project. Raises FileNotFoundError where
-    nothing is there, ValueError with file and row where columns or rows are not clear.
-    """
-    return _read(line)[0].name
+# More than MOST_CLASSES different labels are no classes. More than MOST_GRADES numbers are scores.
+MOST_CLASSES, MOST_GRADES = 100, 20
+# LEAST different rows are needed. DEV is the share of drawn development rows, MOST_DEV their limit.
+LEAST, DEV, MOST_DEV = 40, 0.2, 1000
+# The draw of development rows has this seed.
+SEED = 0
 
 
 def title(name):
-    """Return what tables call a task: the name of its file or folder."""
+    """Return the title of a task in tables: the name of its file or folder."""
     place = Path(name.partition(": ")[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(name):
-    """Return the files that a task is read from."""
+    """Return the paths of the files from which a task is read."""
     return list(_files(name.partition(": ")[0]).values())
 
 
-def task(name):
-    """Return the Task of a name that `task_of` gave."""
-    return _read(name)[0]
+def task(line):
+    """Return the Task that a user's line means; the name of a task is such a line.
+
+    A path may be relative to the working folder or to the project. Raises FileNotFoundError where
+    the files are missing, and ValueError with file and row where columns or rows are not clear.
+    """
+    return _read(line)[0]
 
 
 def load(name):
-    """Return {"train", "dev", and where it is there "test"} as Splits. Raises ValueError with file
-    and row where a row is malformed."""
+    """Return {split name: Split} of a task, with the splits "train" and "dev", and "test" where its
+    folder has such a file. Raises ValueError with file and row where a row is malformed."""
     return dict(_read(name)[1])
 
 
 # ---- files ----
 def _files(place):
-    """Return {split: Path}: one file, or those of a folder."""
+    """Return {split name: Path} of one file or of the files in a folder. Raises FileNotFoundError
+    where there is no training file."""
     path = Path(place)
     every = [(split, path / (name + end)) for name, split in SPLITS.items() for end in SUFFIXES]
     found = {"train": path} if path.suffix in SUFFIXES else {}
@@ -81,21 +81,27 @@ def _files(place):
 
 
 def _fetched(place):
-    """Return the folder of "hub:NAME", whose labelled rows are fetched once."""
+    """Return the folder with the labelled rows of "hub:NAME", which are fetched once. Raises
+    ValueError where the data set has no training rows."""
     name = place.removeprefix(HUB)
     if not (folder := paths.DATA / "hub" / name).exists():
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
             raise ValueError(f"{name} has no split train, but {', '.join(there)}: name another")
-        for split in reversed([split for split in SPLITS if split in there]):  # train is the last
-            write_rows(folder / f"{split}.jsonl", there[split])
+        with paths.whole(folder) as made:
+            for split, rows in there.items():
+                write_rows(made / f"{split}.jsonl", rows)
     return folder
 
 
 # ---- columns and labels ----
 def _chosen(place, rows, wanted):
-    """Return the columns of the texts, then of the label: those that are wanted, or found by their
-    names. Raises ValueError where they are not one or two texts and a label."""
+    """Return the names of the text columns, then of the label column.
+
+    place: the path of the data, for errors. rows: the training table. wanted: the columns that the
+    user named, if any; else they are recognised by their names. Raises ValueError where they are
+    not one or two texts and a label.
+    """
     there = [cell_text(name, place) for name in rows[0][1]]
     for name in wanted:
         known(f"column of {place}", name, there)
@@ -111,36 +117,33 @@ def _chosen(place, rows, wanted):
 
 @cache
 def _read(line):
-    """Return (Task, {split: Split}) of a reader's line, or of the name of a task."""
+    """Return (Task, {split name: Split}) of a user's line. Raises ValueError where a row is
+    malformed or where there are too few."""
     place, _, columns = line.partition(": ")
     place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
     if not columns and (found := _questions(place)):
-        return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
-    tables = {split: table(path) for split, path in _files(place).items()}
-    wanted = columns.split(", ") if columns else []
-    *texts, label = chosen = _chosen(place, tables["train"], wanted)
-    layout = {"texts": [[name] for name in texts], "label": [label]}
-    found = {split: read.rows(rows, layout) for split, rows in tables.items()}
-    labels, scale, code = _coded(place, label, [row for rows in found.values() for row in rows])
-    found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
-    metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-    told = f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, False, scale
-    return Task(*told), _held(place, found)
+        task = Task(place, True, (), ("span_f1", "exact"), True)
+    else:
+        tables = {split: table(path) for split, path in _files(place).items()}
+        wanted = columns.split(", ") if columns else []
+        *texts, label = chosen = _chosen(place, tables["train"], wanted)
+        layout = {"texts": [[name] for name in texts], "label": [label]}
+        found = {split: read.rows(rows, layout) for split, rows in tables.items()}
+        every = [row for rows in found.values() for row in rows]
+        labels, scale, code = _coded(place, label, every)
+        found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
+        metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
+        task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, scale=scale)
+    if (count := len({*_texts(found["train"])})) < LEAST:
+        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
+    return task, found if "dev" in found else found | _drawn(found["train"])
 
 
 def _questions(place):
-    """Return {split: Split} of files of SQuAD's shape; nothing where they have another."""
+    """Return {split name: Split} of files in SQuAD's layout; None where a file is in another."""
     there = _files(place).items()
     if all(path.suffix == ".json" and '"paragraphs"' in path.read_text() for _, path in there):
         return {split: squad.split("SQuAD2", [path]) for split, path in there}
-
-
-def _held(place, splits):
-    """Return the Splits of a place, with development rows drawn where there are none. Raises
-    ValueError where there are too few rows."""
-    if (count := len({*_texts(splits["train"])})) < LEAST:
-        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
-    return splits if "dev" in splits else splits | _drawn(splits["train"])
 
 
 def _texts(rows):
@@ -148,11 +151,12 @@ def _texts(rows):
 
 
 def _coded(place, column, rows):
-    """Return (class names, or () for scores; the scale of scores; f(row) -> code or score) of the
-    Rows of all splits.
+    """Return (class names, or () for scores; the scores that 0 and 5 stand for; f(row) -> class
+    code or score).
 
-    Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
-    classes; and where there are no two different labels, or too many.
+    place, column: the path and the label column, for errors. rows: the Rows of all splits. Raises
+    ValueError with the row where a label among scores is no finite number, or where a class is
+    called "nan". Raises it too where there are fewer than two different labels, or too many.
     """
     there = {row.label for row in rows}
     numbers = {label: n for label in there if (n := number(label)) is not None}
@@ -178,8 +182,8 @@ def _coded(place, column, rows):
 
 
 def _drawn(rows):
-    """Return {"train", "dev"} of one Split. All rows of the same texts go to the same side, and so
-    do all questions about a passage."""
+    """Divide one Split into {"train", "dev"}. Rows with the same texts go to the same side, and so
+    do all questions about one passage."""
     texts = rows.b if rows.answers else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))

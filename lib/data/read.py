@@ -1,17 +1,16 @@
-"""One reader of rows, by the table of tasks `tasks.toml`: GLUE, SQuAD, SentEval.
+"""This module reads GLUE, SQuAD and SentEval, as the table of tasks `tasks.toml` describes them.
 
-    <glue>/<TASK>/train.tsv, dev.tsv              MNLI: dev_matched.tsv, dev_mismatched.tsv
-    <squad>/train-v1.1.json, dev-v1.1.json        SQuAD1; -v2.0 SQuAD2
-    <senteval>/past_present.txt, ...              tr, va or te, a label, a sentence between tabs
+    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
+    <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
+    <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
-Any split may be missing; test rows of GLUE have no public labels and are not read. Where an
-official file is not there, one of JSON lines is read, which `fetch` writes, or else stand-ins such
-as dev_matched.reconstructed.tsv. Columns go by name, quotes are text, blanks around a text are
-dropped, labels of GLUE are names or digits.
+Any split may be missing. Test rows of GLUE have no public labels and are not read. Where an
+official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins: files with
+one more word in their name, such as dev_matched.reconstructed.tsv. Columns are found by name,
+quotes are text, and blanks around a text are dropped. Labels of GLUE are names or digits.
 """
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,21 +22,15 @@ from lib.runs.paths import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
-PARTS = {"tr": "train", "va": "dev", "te": "test"}  # of SentEval's files, which hold all splits
-_STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
+# A file of SentEval holds all splits. The first cell of a row tells its split.
+PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
-def _layout(source, row):
-    """Return a row of the table with what is usual in its source, and its names of columns as
-    lists."""
-    row = {"source": source} | TABLE["usual"][source] | row
-    if "classes" in row:
-        row["labels"] = tuple(map(str, range(row["classes"])))
-    columns = {"texts": [names.split("/") for names in row["texts"]]}
-    return row | columns | {"label": row["label"].split("/")}
-
-
-LAYOUTS = {name: _layout(s, row) for s in TABLE["usual"] for name, row in TABLE[s].items()}
+LAYOUTS = {
+    name: {"source": source, "labels": tuple(map(str, range(row.get("classes", 0))))} | usual | row
+    for source, usual in TABLE["usual"].items()
+    for name, row in TABLE[source].items()
+}
 TASKS = {
     name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
     for name, row in LAYOUTS.items()
@@ -48,26 +41,21 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 # ---- files ----
-def stand_in(path):
-    """Return what replaces the official file, such as "sample1000"; "" for an official file."""
-    found = _STAND_IN.search(Path(path).stem)
-    return found.group(1) if found else ""
-
-
 def _choices(official):
-    """Return the files that hold the rows of an official one: itself, that of the hub, or
-    stand-ins."""
+    """Return the files to read for an official one: the file itself, or that of the hub, or all
+    stand-ins, or none."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
-    beside = sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
-    return list(filter(stand_in, beside))
+    return sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
 
 
 def files(task, root):
-    """Return {split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
-    FileNotFoundError where there is none."""
-    known("task", task, LAYOUTS)
+    """Return {split name: [Path, ...]} of the files that `load` reads. Raises FileNotFoundError
+    where there are none.
+
+    A file that holds all splits stands under "all".
+    """
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     found = {split: _choices(folder / name) for split, name in layout["files"].items()}
@@ -80,8 +68,11 @@ def files(task, root):
 
 
 def fetch(task, root):
-    """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
-    folder. Raises ValueError where the hub lacks a split."""
+    """Fetch a task from the hub and write a file of JSON lines for each split. Returns the folder.
+
+    root: the folder of the task's source. Raises ValueError for a task without a data set on the
+    hub, or where the hub lacks a split.
+    """
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
     layout = LAYOUTS[task]
     folder, found = Path(root) / layout["folder"], hub(layout["hub"])
@@ -96,44 +87,48 @@ def fetch(task, root):
 
 # ---- rows ----
 class Row(NamedTuple):
-    place: str  # the file with the line, for errors
-    number: int  # in its file, from 0
+    """A Row is one line of a table: its place for errors, its texts, its label, its first cell."""
+
+    place: str
     texts: list
     label: str
-    first: str  # its first cell
+    first: str
 
 
 def load(task, root):
-    """Return {split: Split} of all files that are there. Raises ValueError with file and line where
-    a row is malformed."""
-    there, layout, parted = files(task, root), LAYOUTS[task], {}
+    """Return {split name: Split} of a task. Raises FileNotFoundError where it has no file, and
+    ValueError with file and line where a row is malformed."""
+    there, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in there.items()}
-    for split, paths in there.items():
-        parted[split] = []
-        for path in paths:
-            parted[split] += rows(table(path), layout, len(parted[split]))
-    if whole := parted.get("all"):  # SentEval
+    parted = {
+        split: [row for path in paths for row in rows(table(path), layout)]
+        for split, paths in there.items()
+    }
+    if whole := parted.get("all"):
         parted = {name: [r for r in whole if r.first == part] for part, name in PARTS.items()}
         if sum(map(len, parted.values())) < len(whole) or not all(parted.values()):
             counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
             counts = f"{counts} of {len(whole)} rows"
             raise malformed(there["all"][0], counts, "tr, va or te before each")
-    if task == "WordContent":  # the sorted words of its training rows stand for the numbers
+    if task == "WordContent":  # The classes are the sorted words of the training rows.
         layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
     return {split: _official(found, layout) for split, found in parted.items()}
 
 
 def unseen(task, root):
-    """Return the test rows of a task of UNSEEN, whose labels are public. Raises
-    FileNotFoundError."""
+    """Return the Split of the official test rows of a task in UNSEEN, whose labels are public.
+    Raises FileNotFoundError where they are absent."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
     return _official(rows(table(path, ".tsv"), layout), layout)
 
 
-def rows(table, layout, first=0):
-    """Return the Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS.
-    Raises ValueError with the place of what is malformed."""
+def rows(table, layout):
+    """Return the Rows of a table, as lib.data.lines reads it. Raises ValueError with the place of a
+    malformed row.
+
+    layout: the names of its columns and what is special about it, a value of LAYOUTS.
+    """
     (place, head), body = table[0], table[1:]
     head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
     at = [next((head.index(name) for name in each if name in head), None) for each in names]
@@ -148,7 +143,7 @@ def rows(table, layout, first=0):
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # as the hub does
+            continue  # The hub's data set lacks these torn rows too.
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
@@ -158,21 +153,28 @@ def rows(table, layout, first=0):
         if not whole or not label:
             given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
             raise malformed(place, given, "texts and a label", "fill it in or drop it")
-        found.append(Row(place, first + len(found), texts, label, cell_text(cells[0], place)))
+        found.append(Row(place, texts, label, cell_text(cells[0], place)))
     if not found:
         raise malformed(place, "no rows", "one row a line")
     return found
 
 
 def split_of(rows, classes, code):
-    """Return the Split of Rows. code: f(Row) -> class code, or score where there are no classes."""
+    """Return the Split of some Rows.
+
+    classes: the class names, or () for scores. code: f(Row) -> class code or score.
+    """
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
-    return Split(a, b[0] if b else None, y, np.array([row.number for row in rows]))
+    return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
 def _official(rows, layout):
-    """Return the Split of a task's Rows. GLUE's labels may be digits."""
+    """Return the Split of the Rows of an official task. Raises ValueError with the place of a label
+    that is not allowed.
+
+    Labels of GLUE may be the names of classes or their codes.
+    """
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}

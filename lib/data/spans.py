@@ -1,9 +1,10 @@
-"""From questions on passages to windows of tokens, and from logits over windows back to answers.
+"""This module turns questions about passages into windows of tokens, and logits over windows into
+answers.
 
 A passage that is too long for the model is cut into windows. `stride` is the distance between their
-starts, as in BERT's own script (for tokenizers it is the overlap). Of the windows that hold a
-token, only the one with the most context around it may begin an answer there. An answer is made of
-whole tokens: one inside a word piece cannot be had. Free of torch.
+starts, as in BERT's public script; in the tokenizers library the word means the overlap. A token
+can lie in several windows; an answer may begin at it only in the window with the most context
+around it. An answer is made of whole tokens. The module is free of torch.
 """
 
 from dataclasses import dataclass
@@ -14,33 +15,42 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Features:
-    """W windows of the N rows of a Split, in the order of the rows and from left to right."""
+    """Features are W windows over the N rows of a Split, in the order of the rows, left to right.
 
-    columns: dict  # what the model takes, by name: W int32 arrays each
-    labels: np.ndarray  # int64 [W, 2]: the answer's first and last token; 0, 0: it is not inside
-    row: np.ndarray  # [W] number of the window's row in the split
-    first: np.ndarray  # [W] position of the first token of the passage
-    offsets: list  # W int32 arrays [n, 2]: each passage token's first character, one after its last
-    fullest: list  # W bool arrays [n]: no other window has more context around this token
+    columns: the inputs of the model, {name: list of W int32 arrays}.
+    labels: the first and the last token of the answer, int64 [W, 2]; 0 and 0 where the window does
+      not contain it.
+    row: the position in the Split of the row of each window, [W].
+    first: the position of the first token of the passage in each window, [W].
+    offsets: W int32 arrays [n, 2] for the n passage tokens of a window: the first character of each
+      token in the passage, and the one after its last.
+    fullest: W bool arrays [n], true where no other window has more context around the token.
+    """
 
-    def __len__(self):
-        return len(self.row)
+    columns: dict
+    labels: np.ndarray
+    row: np.ndarray
+    first: np.ndarray
+    offsets: list
+    fullest: list
 
 
 def features(tokenizer, split, max_length, stride, max_query=64):
-    """Return windows of at most `max_length` tokens over a Split with spans, questions cut to
-    `max_query`.
+    """Return the Features of a Split with spans.
 
+    max_length: the largest number of tokens in a window. stride: the distance between the starts of
+    two windows of a passage, in tokens. max_query: the number of tokens to which questions are cut.
     Token 0, [CLS], stands for no answer. Raises ValueError where a question leaves no room.
     """
     before, between, after, types = _form(tokenizer)
-    plain = {"add_special_tokens": False, "verbose": False}  # many a passage is too long
+    plain = {"add_special_tokens": False, "verbose": False}  # Long passages cause no warning.
     questions = tokenizer(split.a, **plain)["input_ids"]
-    place = {text: i for i, text in enumerate(dict.fromkeys(split.b))}  # it has several questions
+    # Each passage is tokenised once, since several questions are asked about it.
+    place = {text: i for i, text in enumerate(dict.fromkeys(split.b))}
     coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
     passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
     spots = [np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]]
-    ids, kinds, where, offsets, fullest, labels = ([] for _ in range(6))
+    found = []
     for row, text in enumerate(split.b):
         question, passage = questions[row][:max_query], passages[place[text]]
         head, spot = [*before, *question, *between], spots[place[text]]
@@ -49,40 +59,41 @@ def features(tokenizer, split, max_length, stride, max_query=64):
             size = f"the question of row {row} has {len(question)} tokens"
             fix = f"raise max_length, or lower max_query ({max_query})"
             raise ValueError(f"{size}, too many for max_length {max_length}; fix: {fix}")
-        # first and last token that share a character with the answer; last < first where none does
+        # These are the first and the last token that share a character with the answer. Where no
+        # token does, the last one is before the first.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _windows(len(passage), room, stride):
-            ids.append(np.array([*head, *passage[start:end], *after], np.int32))
-            sizes = [len(head), end - start + len(after)]
-            kinds.append(np.repeat(np.array(types, np.int32), sizes))
-            where.append((row, len(head)))
-            offsets.append(spot[start:end])
-            fullest.append(most)
+            ids = np.array([*head, *passage[start:end], *after], np.int32)
+            kinds = np.repeat(np.array(types, np.int32), [len(head), len(ids) - len(head)])
             inside, shift = start <= begin <= last < end, len(head) - start
-            labels.append((begin + shift, last + shift) if inside else (0, 0))
+            label = (begin + shift, last + shift) if inside else (0, 0)
+            found.append((ids, kinds, label, row, len(head), spot[start:end], most))
+    ids, kinds, labels, rows, firsts, offsets, fullest = map(list, zip(*found, strict=True))
     columns = {"input_ids": ids}
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = kinds
-    rows, firsts = np.array(where).T
-    return Features(columns, np.array(labels, np.int64), rows, firsts, offsets, fullest)
+    told = np.array(labels, np.int64), np.array(rows), np.array(firsts)
+    return Features(columns, *told, offsets, fullest)
 
 
 def texts(split, places):
-    """Return N texts: what stands at the characters `places` [N, 2] of the passages, "" for -1 and
-    -1."""
+    """Return N texts of the passages of a Split, by their characters `places` [N, 2]: the first
+    one, and the one after the last. -1 and -1 give the empty text."""
     spans = zip(split.b, places.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
 def best_places(start_logits, end_logits, features, split, n_best=20, max_answer=30):
-    """Return (int64 [N, 2], float64 [N]): the best span of each row, and how much better no answer
-    scores.
+    """Return (best span of each row, int64 [N, 2]; by how much no answer scores better, float64
+    [N]).
 
-    A span is its first character and the one after its last, as if the row had an answer; -1 and -1
-    where no span is valid, and then the difference is infinite. It has at most `max_answer` tokens,
-    and its ends are among a window's `n_best`. Logits: [W, T] or W arrays, each at least as long as
-    its window. Raises ValueError for logits that are not numbers.
+    A span is its first character and the one after its last. It is given even where no answer
+    scores better. Where no span is valid, it is -1 and -1 and the difference is infinite.
+    start_logits, end_logits: [W, T], or W arrays that are at least as long as their windows.
+    n_best: the number of tokens of a window with the highest logits, among which a span begins and
+    ends. max_answer: the largest number of tokens in a span. Raises ValueError for logits that are
+    not numbers.
     """
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
@@ -92,7 +103,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
         if np.isnan([start, end]).any():
             raise ValueError(f"the logits of window {w} are not numbers: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
-        solid = spot[:, 0] < spot[:, 1]  # not a blank of its own, as byte-level tokenizers have
+        solid = spot[:, 0] < spot[:, 1]  # Byte-level tokenizers have tokens of blanks alone.
         i = _top(start, n_best, first, features.fullest[w] & solid)
         j = _top(end, n_best, first, solid)
         valid = (j >= i[:, None]) & (j - i[:, None] < max_answer)
@@ -103,23 +114,26 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
         if sums[a, b] > best[row]:
             best[row] = sums[a, b]
             begin, stop = int(spot[i[a], 0]), int(spot[j[b], 1])
-            text = split.b[row][begin:stop]  # its tokens may bring blanks along
+            text = split.b[row][begin:stop]  # Blanks at its ends are cut off.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
     return places, null - best
 
 
 def _top(logits, n_best, first, allowed):
-    """Return the allowed ones of the window's `n_best` tokens, numbered within the passage, best
-    first."""
+    """Return the tokens of a window's passage that are allowed and among its `n_best`, best first.
+
+    They are numbered from 0 within the passage. logits: of the window, [T]. first: the position of
+    the passage in the window. allowed: bool [n] for its n tokens.
+    """
     places = np.argsort(-logits, kind="stable")[:n_best] - first
     places = places[(places >= 0) & (places < len(allowed))]
     return places[allowed[places]]
 
 
 def _form(tokenizer):
-    """Return how a tokenizer writes a pair: special tokens before, between and after, and the type
-    of either text."""
+    """Return how a tokenizer writes a pair of texts: the special tokens before, between and after
+    them, and the token types of both."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -129,13 +143,16 @@ def _form(tokenizer):
 
 @lru_cache(maxsize=10_000)
 def _windows(tokens, room, stride):
-    """Return [(first token, one after the last, bool [n] where no other window has more context)]
-    of a passage."""
-    step = min(stride, room)  # no token is left out
+    """Return the windows of a passage as [(first token, one after the last, fullest [n])].
+
+    tokens: the length of the passage. room: the number of its tokens that fit into a window.
+    `fullest` is true where no other window has more context around the token.
+    """
+    step = min(stride, room)  # With a longer step tokens would be left out.
     starts = np.arange(1 + max(0, -(-(tokens - room) // step))) * step
     ends, spots = np.minimum(starts + room, tokens), np.arange(tokens)
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    owner = context.argmax(axis=0)  # the first of equals
+    owner = context.argmax(axis=0)  # Of equal windows the first one is taken.
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(start, end, owner[start:end] == w) for w, (start, end) in windows]

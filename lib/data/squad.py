@@ -1,6 +1,6 @@
-"""SQuAD's layout: official JSON, and the JSON lines that the hub's rows become.
+"""This module reads SQuAD's official JSON, and the JSON lines that are written of the hub's rows.
 
-Blanks around a question are dropped; a passage stays as it is, since answers are offsets into it.
+Blanks around a question are dropped. A passage stays as it is, since answers are places in it.
 """
 
 import numpy as np
@@ -10,9 +10,12 @@ from lib.data.lines import malformed, parsed
 
 
 def split(task, paths):
-    """Return the Split of a task's files, one after another. `a` are questions, `b` passages;
-    `answers` is [] where a passage has none. Raises ValueError with the file, and the question
-    where an answer is not where it is said to be, or SQuAD1 has none."""
+    """Return the Split of a task's files, which are read one after another.
+
+    `a` has the questions and `b` the passages; `answers` is [] where a passage has no answer.
+    Raises ValueError with the file where its layout is another. Raises it with the question where
+    an answer does not stand at its place in the passage, or where SQuAD1 has no answer.
+    """
     rows = []
     for path in paths:
         try:
@@ -36,7 +39,7 @@ def split(task, paths):
 
 
 def _questions(path):
-    """Yield each question of a file as an object, with its passage as `context`."""
+    """Yield each question of a file as a dict, with its passage under "context"."""
     whole = parsed(path)
     if path.suffix == ".jsonl":
         yield from whole
@@ -48,7 +51,10 @@ def _questions(path):
 
 
 def _answers(cell):
-    """Return [(text, first character), ...]. The hub has a list of texts and one of places."""
+    """Return the answers in a cell as [(text, first character), ...].
+
+    A cell of the hub is a dict with a list of texts and a list of places.
+    """
     if isinstance(cell, dict):
         return list(zip(cell["text"], cell["answer_start"], strict=True))
     return [(each["text"], each["answer_start"]) for each in cell]

@@ -1,10 +1,11 @@
-"""Plain text for pre-training below DATA_ROOT: corpora, their digests, their documents.
+"""This module reads plain text for pre-training: corpora below DATA_ROOT, their documents and their
+digests.
 
-    DATA_ROOT/<name>/train*.txt    UTF-8, one paragraph a line, a blank line between documents
+    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
 
-Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is
-{"text", "digest", "documents"}; "wikipedia+books" takes documents of the two in turn. No text of
-them is kept in a run. Free of torch.
+Files are UTF-8. Where a corpus has no training file, all its text files are taken. A descriptor for
+a Spec is {"text", "digest", "documents"}. The corpus "wikipedia+books" takes documents of the two
+in turn. No text is kept in a run. The module is free of torch.
 """
 
 import hashlib
@@ -18,14 +19,18 @@ from lib.runs import paths
 from lib.runs.paths import remembered
 from lib.runs.spec import known
 
-# {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A
-# book is cut after 20 paragraphs, as in EfficientBERT's code.
+# A corpus is mapped to the largest number of paragraphs in a document (None is no limit) and to the
+# number of its first paragraphs that are a title and are dropped. A book is cut after every 20
+# paragraphs, as in EfficientBERT's code.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(name):
-    """Return the files of a corpus, by name; of several joined by "+" all. Raises FileNotFoundError
-    where there is none."""
+    """Return the files of a corpus, in the order of their names. Raises FileNotFoundError where it
+    has none.
+
+    name: one corpus, or several joined by "+".
+    """
     chosen = []
     for each in name.split("+"):
         known("text corpus", each, TEXTS)
@@ -39,10 +44,10 @@ def files(name):
 
 
 def read(paths, most=None):
-    """Yield lists of paragraphs, one list a document, of several files.
+    """Yield the documents of several files, each a list of paragraphs.
 
-    A file's end ends a document, and so do `most` paragraphs. Raises ValueError where a file is not
-    UTF-8.
+    The end of a file ends a document, and so do `most` paragraphs. Raises ValueError where a file
+    is not UTF-8.
     """
     for path in paths:
         document = []
@@ -55,7 +60,7 @@ def read(paths, most=None):
 
 
 def documents(name):
-    """Yield the documents of a corpus, lists of paragraphs; of several joined by "+" in turn."""
+    """Yield the documents of a corpus, lists of paragraphs. Corpora joined by "+" take turns."""
     if "+" in name:
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -66,8 +71,11 @@ def documents(name):
 
 @cache
 def first(name, count=None):
-    """Return [number of the first `count` documents (None: all), digest of their text]. They are
-    read once, then remembered by the sizes and times of the files."""
+    """Return [number of documents, digest of their text] of the first documents of a corpus.
+
+    count: how many of them are read; None reads all. The result is noted on disk until a file has
+    another size or time.
+    """
 
     def read():
         number, body = 0, hashlib.sha256()
@@ -81,16 +89,18 @@ def first(name, count=None):
 
 
 def describe(name, count=None):
-    """Return the descriptor of a corpus for a Spec. Where it is not at hand, the digest is the
-    official one, so that records are found."""
+    """Return the descriptor of the first `count` documents of a corpus for a Spec; None takes all.
+
+    Where the corpus is absent, the digest is the official one, so that records are found.
+    """
     key = f"texts/{name}/{count or 'all'}"
     digest = at_hand_or_official(key, lambda: first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
 def load(descriptor):
-    """Return the documents of a descriptor, one after another. Raises ValueError where they are not
-    those that were described, or too few."""
+    """Return an iterator over the documents of a descriptor. Raises ValueError where they have
+    another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     check(f"the text of {name}", digest, descriptor["digest"])

@@ -1,12 +1,13 @@
-"""The toy world: twins of the benchmarks' tasks and a corpus, generated from a seed. Free of torch.
+"""This module generates the toy world from a seed: twins of some benchmark tasks, and a corpus. It
+is free of torch.
 
 `lib.data.grammar` has the language. There is one maker for each kind of task: a single sentence, a
-pair, a question about a passage, and probing. `MAKERS` names the twins. The rows are the same
-everywhere; a digest of them is pinned (tests/test_toy.py).
+pair, a question about a passage, and probing. `MAKERS` names the twins. The rows are the same on
+every machine; tests/test_toy.py pins their digest.
 
-A maker gives one row with the label asked for: `f(rng, label) -> texts`, for spans `(question,
-passage, (first, end))`. Whatever decides a label is drawn so that each word, and the number of
-words that two texts share, is about as frequent under one label as under another.
+A maker makes one row with a given label: `f(rng, label) -> texts`, for spans `(question, passage,
+(first, end))`. Whatever decides a label is drawn so that each word, and the number of words that
+two texts share, is about as frequent under one label as under another.
 """
 
 import random
@@ -21,12 +22,12 @@ from lib.data.grammar import Word, clause, denial, joined, phrase, pick, sample_
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
-KINDS = {"SQuAD1": 2, "SQuAD2": 3}  # of questions; other tasks have two labels
 
 
 # ---- a single sentence: is it well formed? ----
 def _order(rng, words):
-    """ "the dog big slept", "the dog not did sleep": two neighbours change places."""
+    """Swap two neighbouring words: "the dog big slept", "the dog not did sleep". Returns None where
+    both are verbs."""
     i = pick(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
@@ -37,9 +38,9 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
 def _misfit(rng, word):
-    """Another form of a word, which does not fit where it stands; None where every one may."""
+    """Return another form of a word, which does not fit in its place; None where every form may."""
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
-        if word.text in one[1:]:  # the first is "the", which every noun may have
+        if word.text in one[1:]:  # The first quantifier is "the", which fits every noun.
             return pick(rng, other[1:])
     if word.tag in TAGS:
         return g.VERB[word.lemma][TAGS[word.tag]]
@@ -47,7 +48,8 @@ def _misfit(rng, word):
 
 
 def _form(rng, words):
-    """ "the dogs near the park sleeps", "every dogs slept", "the dog did not slept"."""
+    """Give one word a form that does not fit: "the dogs near the park sleeps", "every dogs slept",
+    "the dog did not slept". Returns None where no word has one."""
     wrong = [(i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))]
     if wrong:
         i, other = pick(rng, wrong)
@@ -55,7 +57,8 @@ def _form(rng, words):
 
 
 def _valency(rng, words):
-    """ "the dog slept the pig", "the dog chased": a verb with an object too many or too few."""
+    """Take a verb that wants an object where there is none, or the other way round: "the dog
+    chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
     other = g.VERB[pick(rng, others)][words[i].tag]
@@ -66,7 +69,7 @@ FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
 
 
 def _well_formed(rng, label, faults=FAULTS):
-    """Return a good sentence (1), or one with a fault (0)."""
+    """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault (label 0)."""
     while True:
         verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
@@ -78,7 +81,7 @@ def _well_formed(rng, label, faults=FAULTS):
 
 # ---- a pair: do both texts say the same? ----
 def _events(rng, count=1):
-    """Events of two each, all of whom are different."""
+    """Draw `count` events with an agent and a patient; no two of these nouns mean the same."""
     while True:
         found = [sample_event(rng, passive=True) for _ in range(count)]
         nouns = [e.noun for p in found for e in (p.agent, p.patient)]
@@ -87,14 +90,15 @@ def _events(rng, count=1):
 
 
 def _renamed(rng, p, slot):
-    """Return the event with a synonym for its agent or its verb."""
+    """Return the event `p` with a synonym for its agent or its verb, as `slot` says."""
     if slot == "verb":
         return replace(p, verb=pick(rng, g.SYNONYM[p.verb]))
     return replace(p, agent=replace(p.agent, noun=pick(rng, g.SYNONYM[p.agent.noun])))
 
 
 def _restated(rng, p, count):
-    """Return the same meaning with synonyms for `count` of the agent and the verb."""
+    """Return the event `p` with synonyms for its agent, its verb, both or none: `count` of the
+    two."""
     slots = ["agent", "verb"]
     for _ in range(count):
         p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
@@ -102,16 +106,21 @@ def _restated(rng, p, count):
 
 
 def _affirmed(rng, p, same):
-    """Return the same meaning in other words, or its denial. A denial adds one word, "not". A
-    quarter of a synonym more on the other side makes up for it, so that the number of shared words
-    does not tell.
+    """Return the event `p` in other words where `same` is true, or else its denial.
+
+    A denial has one more word, "not". To make up for it, an affirmation has half a synonym more on
+    average, so that the number of shared words does not tell the label.
     """
     q = _restated(rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75))
     return q if same else denial(q)
 
 
 def _plain(rng, same):
-    """Return one event, affirmed or denied; or two, one of them denied, the same or the other."""
+    """Return (events of one text, events of the other).
+
+    The other text says the same where `same` is true, else it denies each event. A text has one
+    event; or two, one of which is affirmed and one denied.
+    """
     if rng.random() < 0.5:
         [p] = _events(rng)
         return [p], [_affirmed(rng, p, same)]
@@ -122,11 +131,15 @@ def _plain(rng, same):
 
 
 def _attached(rng, same):
-    """ "the dog that slept was seen by the pig": the same in other words; or another one slept, or
-    it is denied."""
+    """Return (events of one text, events of the other), each with a relative clause: "the dog that
+    slept was seen by the pig".
+
+    The other text says the same where `same` is true. Else it denies the event, or its clause is
+    about the other one of agent and patient.
+    """
     meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
-    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" must not tell
+    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" would tell it.
         [p] = _events(rng)
     said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
     slots = g.ROLES[:: pick(rng, (1, -1))]
@@ -135,21 +148,27 @@ def _attached(rng, same):
 
 
 def _on(p, slot, inner):
-    """Return the event with a relative clause about its agent or patient."""
+    """Return the event `p` with the event `inner` as a relative clause about its agent or patient,
+    as `slot` says."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
 def _pair(rng, label):
-    """Return two texts that say the same (0), or do not (1)."""
+    """Return a row of RTE's twin: two texts that say the same (label 0), or do not (label 1)."""
     both = pick(rng, (_plain, _plain, _attached))(rng, label == 0)
     return tuple(text(joined(map(clause, events))) for events in both)
 
 
 # ---- a question about a passage: who did it to the second, or to whom did they? ----
 def _answered(rng, label):
-    """Question, passage and where the answer stands there. Labels: the agent is asked for, the
-    patient is, neither is there. The passage tells of the event and of another: a second does the
-    same to a third, or a fourth does something else. What is not there is the denial."""
+    """Return a row of SQuAD's twins: question, passage, and the place of the answer, (first
+    character, one after the last), (-1, -1) for none.
+
+    label: with 0 the question asks for the agent of an event, with 1 for its patient, with 2 for
+    either of its denial, which has no answer. The passage tells of two events: one does something
+    to a second, and the second does the same to a third. In place of the event that is not asked
+    about, a fourth may do something else.
+    """
     first, beside = _events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick(rng, (1, -1))]
@@ -159,8 +178,8 @@ def _answered(rng, label):
     voiced = [replace(p, passive=bool(p.patient) and rng.random() < 0.4) for p in (asked, other)]
     said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
-    asked = replace(asked if label < 2 else denial(asked), passive=rng.random() < 0.3)
+    answer = text(phrase(getattr(asked, role)))[:-2]  # The full stop is cut off.
+    asked = asked if label < 2 else denial(asked)
     if rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
@@ -170,7 +189,8 @@ def _answered(rng, label):
 
 # ---- probing ----
 def _tense(rng, label):
-    """The main clause is in the past (0) or the present (1), one inside in the other tense."""
+    """Return a row of Tense's twin: the main clause is in the past (label 0) or in the present
+    (label 1), and a relative clause is in the other tense."""
     p, inner = (
         sample_event(rng, varied=True, past=past, positive=True)
         for past in (label == 0, label == 1)
@@ -187,7 +207,8 @@ MAKERS = {
     "Tense": _tense,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})  # of each split
+# These are the numbers of rows of each split.
+ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500})
 
 
@@ -196,8 +217,7 @@ ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "te
 def load(task):
     """Return {split name: Split} of a twin.
 
-    Labels take turns before the rows are shuffled, so that each is as frequent as the others. No
-    text of an evaluation split occurs in train.
+    All labels are equally frequent. No text of an evaluation split occurs in the training set.
     """
     seen, names = set(), list(ROWS[task])
     found = {name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)}
@@ -205,10 +225,14 @@ def load(task):
 
 
 def _drawn(task, name, seen):
-    """Return a Split whose texts are not in `seen`, to which they are added."""
+    """Generate the split `name` of a task. Its texts are none of the set `seen`, and are added to
+    it.
+
+    Labels take turns, then the rows are shuffled.
+    """
     rng, found, span = random.Random(f"{SEED} {task} {name}"), {}, TASKS[task].span
     while len(found) < ROWS[task][name]:
-        label = len(found) % KINDS.get(task, 2)
+        label = len(found) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
@@ -224,8 +248,10 @@ def _drawn(task, name, seen):
 
 
 def corpus(sentences, seed):
-    """Return about `sentences` sentences in passages of two, for pre-training: two good ones, or a
-    meaning that is said twice."""
+    """Return passages of two sentences each for pre-training, about `sentences` sentences in all.
+
+    A passage has two good sentences, or says one meaning twice.
+    """
     rng, passages = random.Random(f"{seed} corpus"), []
     while 2 * len(passages) < sentences:
         said_twice = _pair(rng, 0)

@@ -1,29 +1,32 @@
-"""The ten probing tasks of SentEval, derived from a treebank:
+"""This module derives SentEval's ten probing tasks from a treebank,
 `<root>/*-ud-{train,dev,test}.conllu`.
 
-Real English with real annotation, but a stand-in for SentEval's 120,000 sentences of fiction with a
-parser's trees. What differs, beside the size:
+The treebank is real English with real annotation. It stands in for SentEval's 120,000 sentences of
+fiction with a parser's trees. The tasks differ from SentEval's in these points, beside the size:
 
-    Length                 the last bin of words ends at 40
-    WordContent            50 words instead of 1,000
-    Depth                  of the dependency tree (3 or less, 4, 5, 6 or more), equally frequent at
-                           each length
-    TopConstituents        the root among its clause-level dependents: 9 sequences, and others
-    Tense                  other clauses too, where all finite forms agree
-    SubjNumber, ObjNumber  other clauses too, where all subjects or all objects agree
-    OddManOut              as frequent as the word replaced, not as its bigrams
-    CoordinationInversion  there may be other conjunctions inside the clauses
+    Length                 The last bin ends at 40 words.
+    WordContent            There are 50 words instead of 1,000.
+    Depth                  It is that of the dependency tree (3 or less, 4, 5, 6 or more). The
+                           classes are equally frequent at each length of a sentence.
+    TopConstituents        The classes are sequences of the root and its clause-level dependents: 9
+                           sequences, and all others.
+    Tense                  Other clauses are asked about too, where all finite forms agree.
+    SubjNumber, ObjNumber  Other clauses are asked about too, where all subjects or objects agree.
+    OddManOut              The odd word is as frequent as the one that it replaces; in SentEval its
+                           bigrams are.
+    CoordinationInversion  The clauses may contain other conjunctions.
 
 The three files are pooled, repeated sentences are dropped, and each task is split anew, 70/15/15.
-The split is by the lemma asked about where SentEval keeps such words apart (tense, numbers, odd
-word), by sentence within a word for word content, else by document. Within each split the classes
-are equally frequent. A task asks a sentence at most once, its words joined by blanks. What is drawn
-for a sentence depends on its text alone.
+Tense, the numbers and OddManOut are split by the lemma that is asked about, as in SentEval.
+WordContent is split by sentence within each word, all other tasks by document. Within each split
+the classes are equally frequent. A task asks about a sentence at most once; its words are joined by
+blanks. What is drawn for a sentence depends on its text alone.
 """
 
 import random
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -31,60 +34,73 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.data import Split, Task
+from lib.data import Split
 from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
-from lib.runs.spec import known
 
-LENGTHS = range(5, 41)  # words; SentEval's end at 28, which would cost a small treebank a tenth
-BINS = (8, 12, 16, 20, 25)  # last length of each bin: SentEval's, but the sixth goes on to the end
-WORDS, RANK = 50, 100  # word content: so many words from this rank on (SentEval: 1,000 from 2,001)
-SHAPES = 9  # the most frequent sequences of relations; all others are one more class
-_ODD = range(5, 101)  # occurrences of a word that is replaced or replaces
+# Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a tenth.
+LENGTHS = range(5, 41)
+# These are the last lengths of the first five bins, as in SentEval. The sixth has all others.
+BINS = (8, 12, 16, 20, 25)
+# WordContent asks for WORDS words from the rank RANK on; SentEval takes 1,000 from rank 2,001 on.
+WORDS, RANK = 50, 100
+# The SHAPES most frequent sequences of relations are classes. All others are one more class.
+SHAPES = 9
+# In OddManOut, a word that is replaced or that replaces another one occurs 5 to 100 times.
+_ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
 _QUOTES = {'"', "“", "”", "``", "''"}
 _RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-_CLASSES = {  # where SentEval has others
+# The classes of these tasks differ from SentEval's.
+_CLASSES = {
     "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
     "TopConstituents": tuple(map(str, range(SHAPES + 1))),
 }
-TASKS = {
-    name: Task(name, False, _CLASSES.get(name, task.labels), ("accuracy",))
-    for name, task in SENTEVAL.items()
-}
+TASKS = {name: replace(t, labels=_CLASSES.get(name, t.labels)) for name, t in SENTEVAL.items()}
 
 
 class Sentence(NamedTuple):
-    """Tuples with one item a word, and the document."""
+    """A Sentence has tuples with one item for each word, and the name of its document.
+
+    kinds: universal parts of speech. features: texts such as "Number=Sing|..." or "_". heads: the
+    position of the head of each word, -1 for the root. relations: names without subtypes.
+    """
 
     words: tuple
     lemmas: tuple
-    kinds: tuple  # universal parts of speech
-    features: tuple  # "Number=Sing|..." or "_"
-    heads: tuple  # places of the heads, -1 for the root
-    relations: tuple  # without subtypes
+    kinds: tuple
+    features: tuple
+    heads: tuple
+    relations: tuple
     document: str
 
 
 class Row(NamedTuple):
+    """A Row is a sentence of a task with its label.
+
+    key: rows with the same key go to the same split. stratum: classes are equally frequent within
+    each stratum.
+    """
+
     label: str
-    key: str  # rows with one key go to one split
+    key: str
     words: list
-    stratum: int = 0  # classes are equally frequent within it
+    stratum: int = 0
 
 
 # ---- CoNLL-U ----
 def read(path):
-    """Return sentences of a CoNLL-U file.
+    """Return the Sentences of a CoNLL-U file.
 
-    Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
-    their own. Raises ValueError with file and line behind a sentence that is malformed.
+    Lines of multiword tokens and of empty nodes are passed over; the words of a multiword token
+    have lines of their own. Raises ValueError with the file and the line behind a malformed
+    sentence.
     """
-    path, found, rows, document = Path(path), [], [], None  # rows: cells of a sentence
+    path, found, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
             document = f"{line} {number}" if line.startswith("# newdoc") else document
@@ -96,15 +112,15 @@ def read(path):
                 found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
-                raise malformed(
-                    f"{path}:{number}", "no tree before this line", tree, MEND
-                ) from None
+                place, fault = f"{path}:{number}", "no tree before this line"
+                raise malformed(place, fault, tree, MEND) from None
             rows = []
     return found
 
 
 def _sentence(rows, document):
-    """Return a Sentence. Raises ValueError or IndexError where its rows are no tree."""
+    """Return the Sentence of some rows of a file, which are lists of cells. Raises ValueError or
+    IndexError where they are no tree."""
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
     heads = tuple(int(head) - 1 for head in heads)
     lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
@@ -117,8 +133,10 @@ def _sentence(rows, document):
 
 
 def above(s, i):
-    """Return a word and those above it, up to the root; more than there are words where these go in
-    a circle."""
+    """Return the positions of the word `i` and of all words above it, up to the root.
+
+    Where heads form a circle, more positions are returned than the sentence has words.
+    """
     found = [i]
     while (i := s.heads[i]) != -1 and len(found) <= len(s.heads):
         found.append(i)
@@ -126,19 +144,23 @@ def above(s, i):
 
 
 def depths(s):
-    """Return steps from each word up to the root."""
+    """Return the number of steps from each word up to the root."""
     return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
-# ---- what a tree says: None where it lacks the annotation, or its clauses disagree ----
+# ---- what a tree says ----
 def _feature(sentence, i, name):
     found = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
     return found and found.group(1)
 
 
 def _asked(sentence, kind, values, main):
-    """Return the class and lemma of the main clause's word of a kind; else of the highest clause's,
-    where all values agree."""
+    """Return (class, lemma) of the word that a task asks about; None where there is none.
+
+    kind: the part of speech of the word. values: {position of a word: its tense or number}. main:
+    f(position) -> whether the word belongs to the main clause. Where none does, the word of the
+    highest clause is taken if all values agree.
+    """
     words = [i for i, value in values.items() if sentence.kinds[i] == kind and value in _NAMES]
     found = [i for i in words if main(i)]
     if words and not found and len(set(values.values())) == 1:
@@ -148,16 +170,19 @@ def _asked(sentence, kind, values, main):
 
 
 def tense(s):
-    """Return ("PAST" or "PRES", lemma) of the main clause's finite full verb, or of another
-    clause's."""
+    """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or of another
+    clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
     finite = {i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]}
     return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
 
 
 def number(s, relation):
-    """Return ("NN" or "NNS", lemma) of the main clause's subject ("nsubj") or object ("obj"), a
-    common noun, or of another clause's. Pronouns without a number disagree with none."""
+    """Return ("NN" or "NNS", lemma) of the subject or object of the main clause, a common noun, or
+    of that of another clause where all agree. Returns None where there is none.
+
+    relation: "nsubj" or "obj". Pronouns without a number do not count.
+    """
     places = [i for i, name in enumerate(s.relations) if name == relation]
     values = {i: _feature(s, i, "Number") for i in places}
     values = {i: value for i, value in values.items() if value or s.kinds[i] == "NOUN"}
@@ -165,16 +190,19 @@ def number(s, relation):
 
 
 def shape(s):
-    """Return the root among its clause-level dependents, in order: "nsubj root obj"."""
+    """Return the order of the root and its clause-level dependents, such as "nsubj root obj"."""
     root = s.heads.index(-1)
     names = {i: name for i, name in enumerate(s.relations) if s.heads[i] == root and name in _SHAPE}
     return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
 
 
 def inverted(s):
-    """Return (the words with the two coordinated main clauses swapped, whether the first was
-    longer (1), shorter (-1) or as long (0)): "He left , but she stayed ." as "She stayed , but
-    he left ."."""
+    """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ." becomes
+    "She stayed , but he left .".
+
+    Returns (words, 1 where the first clause was longer, -1 where it was shorter, 0 where both have
+    the same length), or None where there are no such clauses.
+    """
     words, root, links = s.words, s.heads.index(-1), list(zip(s.heads, s.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
     marks = [i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"]
@@ -190,7 +218,7 @@ def inverted(s):
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
     longer = (len(first) > len(last)) - (len(first) < len(last))
-    if first[0][0].isupper():  # the capital stays in front
+    if first[0][0].isupper():  # The sentence still begins with a capital.
         last[0] = last[0][0].upper() + last[0][1:]
         if s.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
             first[0] = first[0].lower()
@@ -200,7 +228,7 @@ def inverted(s):
 # ---- the tasks ----
 @cache
 class _World:
-    """The pooled sentences, and what the tasks know of them all."""
+    """A _World has the pooled sentences of a treebank, and what the tasks take from all of them."""
 
     def __init__(self, root):
         pooled = {}
@@ -229,10 +257,11 @@ class _World:
                 self.peers[self._like(form)].append((form[0], lemma))
 
     def _like(self, form):
-        return *form[1:], self.times[form].bit_length()  # as frequent within a factor of two
+        # Counts with the same bit length differ by less than a factor of two.
+        return *form[1:], self.times[form].bit_length()
 
     def row(self, task, s, rng):
-        """Return a Row, or None where the sentence cannot be asked."""
+        """Return the Row of a sentence in a task; None where the task cannot ask about it."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
@@ -249,7 +278,7 @@ class _World:
             return _shifted(s, words, label, rng)
         if task == "OddManOut":
             return self._odd(s, words, rng)
-        if task == "CoordinationInversion":  # balanced at each relation of the lengths
+        if task == "CoordinationInversion":  # The stratum tells which clause is longer.
             found, longer = inverted(s) or (None, 0)
             words, stratum = (found, -longer) if label == "I" else (words, longer)
             return found and Row(label, s.document, words, stratum)
@@ -261,7 +290,7 @@ class _World:
         if not forms:
             return None
         form, i = rng.choice(forms)
-        # drawn among occurrences, so that a word replaces about as often as it stands on its own
+        # Occurrences are drawn, so a frequent word replaces others more often than a rare one does.
         drawn = rng.choices(self.peers[self._like(form)], k=9)
         others = [each for each in drawn if each[1] != s.lemmas[i]]
         if not others:
@@ -285,29 +314,30 @@ def _shifted(s, words, label, rng):
 
 
 def _forms(s):
-    """Yield ((word, part of speech, features), place) of the nouns and verbs in lower case."""
+    """Yield ((word, part of speech, features), position) of the nouns and verbs in lower case."""
     for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, s.features[i]), i
 
 
-UNSEEN = tuple(TASKS)  # the rows of its test part, which share no sentence with the others
+# The unseen rows of every task are its test part, which shares no sentence with the other parts.
+UNSEEN = tuple(TASKS)
 
 
 def unseen(task, root):
-    """Return the labelled test rows of a task: nobody trains or selects on them."""
+    """Return the Split of a task's test rows, on which no run trains or selects."""
     return load(task, root)["test"]
 
 
 def load(task, root):
-    """Return {"train", "dev", "test": Split}; a row's index is its sentence's number among all.
+    """Return {"train", "dev", "test": Split} of a task. The index of a row is the number of its
+    sentence in the pooled files.
 
-    Raises FileNotFoundError without the three files, ValueError with file and line where one is
-    malformed, or where they are too small.
+    Raises FileNotFoundError where the three files are absent. Raises ValueError with file and line
+    where one is malformed, and where they have too few sentences.
     """
-    known("treebank task", task, TASKS)
     world, found = _World(Path(root)), []
-    import pandas as pd  # once the files are there: a plan without them starts quicker
+    import pandas as pd  # A plan without these files starts quicker without this import.
 
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
@@ -334,7 +364,11 @@ def load(task, root):
 
 
 def _parts(rows, by_label):
-    """Return {key: split}. A frequent key goes to train, lest it be much of a small split."""
+    """Return {key: split name} for the keys of some rows, a frame.
+
+    by_label: whether the rows of each label are divided on their own. A frequent key goes to the
+    training set; it would be too large a part of a small split.
+    """
     found = {}
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0

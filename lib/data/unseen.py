@@ -1,59 +1,63 @@
-"""Unseen rows: labelled rows that no run trains or selects on, judged beside the development set.
+"""This module chooses unseen rows: labelled rows on which no run trains or selects, judged beside
+the development set.
 
-Where a source has no official ones they are training rows left over, none of which shares text with
-a training or held-out row. Texts are compared as lower-cased words between blanks. A text shares
-with another where four of its words in a row stand there too. One of fewer words shares where it
-is, as a whole, part of the other, or holds a whole such text itself.
+Where a source has no official ones, they are training rows that are left over and share no text
+with a training or held-out row. Texts are compared as lower-cased words between blanks. Two texts
+share text where four words in a row stand in both. A text of fewer words shares text with another
+where one of the two is, as a whole, part of the other.
 
-Runs predict all unseen rows. Scores count those of LONG words and more in their texts, and of
-official ones only those that have no text in common with a training row. The training rows of SST-2
-are phrases: 6 words in the median, against 19 of a development sentence. Differences between models
-are 0.56 as large on all of them as on development rows, and about 0.9 as large on development rows
-together with the longer ones (page data_t02_mini_protocol). Free of torch.
+Runs predict all unseen rows. Scores count only those that have at least LONG words, and official
+ones only where none of their texts is also in a training row. The training rows of SST-2 are
+phrases: their median is 6 words, that of a development sentence 19. Differences between models are
+0.56 as large on all of these rows as on development rows. On development rows together with the
+longer ones they are about 0.9 as large (page data_t02_mini_protocol). The module is free of torch.
 """
 
 from itertools import islice
 
 import numpy as np
 
-WORDS = 4  # in a row, that two rows may not share
-LONG = 9  # words of an unseen row that is judged, at least
+# Two rows share text where they have WORDS words in a row in common.
+WORDS = 4
+# An unseen row counts in scores where it has at least LONG words.
+LONG = 9
 
 
 def texts(split, row):
-    """Return the texts of a row as tuples of words."""
+    """Return the texts of one row of a Split as a list of tuples of words."""
     return [tuple(each[row].lower().split()) for each in (split.a, split.b) if each]
 
 
 def words(split):
-    """Return words [N] of each row, both texts of a pair together."""
+    """Return the number of words in each row of a Split, [N], both texts of a pair together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
 def parts(text, *sizes):
-    """Return every so many words in a row."""
+    """Return the parts of a text that have one of the sizes, in words in a row."""
     return [part for size in sizes for part in zip(*(text[i:] for i in range(size)), strict=False)]
 
 
 def marks(text):
-    """Return what a text is compared by: every four words in a row, or a shorter text as a
-    whole."""
+    """Return the parts by which a text is compared: all that have four words, or a shorter text as
+    a whole."""
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
 def short(every):
-    """Return the texts that have fewer than WORDS words."""
+    """Return the set of the texts that have fewer than WORDS words."""
     return {text for text in every if len(text) < WORDS}
 
 
 def within(text, whole):
-    """Return the parts of a text that are one of the short texts `whole`."""
+    """Return the parts of a text that are, as a whole, one of the short texts in the set
+    `whole`."""
     return [part for part in parts(text, *range(1, WORDS)) if part in whole]
 
 
 def apart(split, taken, rest, count):
-    """Return the first `count` rows of `rest` that share with none of the rows `taken`; fewer where
-    no more are there."""
+    """Return the first `count` rows of `rest` that share no text with the rows `taken`, or fewer
+    where there are no more. Rows are given and returned as positions in the Split."""
     found = [text for row in taken for text in texts(split, row)]
     there = {part for text in found for part in parts(text, *range(1, WORDS + 1))}
     whole = short(found)
@@ -67,8 +71,11 @@ def apart(split, taken, rest, count):
 
 
 def clusters(*splits, whole=False):
-    """Return the number of each row's cluster, [N] over all rows of the splits: rows that share are
-    of one, and so are those that a chain of such rows links. whole: only equal texts are shared."""
+    """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
+
+    Rows that share text are in one cluster, and so are rows that a chain of such rows links. whole:
+    whether only equal texts count as shared.
+    """
     found = [texts(split, row) for split in splits for row in range(len(split))]
     few = short(text for each in found for text in each)
     parent, first = list(range(len(found))), {}
@@ -86,11 +93,12 @@ def clusters(*splits, whole=False):
 
 
 def judged(split, dev, train=None):
-    """Return what N unseen rows of a split are judged by, beside D development rows.
+    """Return the arrays by which N unseen rows are judged, beside D development rows.
 
-    train: the training rows, with which no judged row has a text in common, where unseen rows are
-    official. Returns {"labels" [N], "judged": numbers of the K rows that count, "cluster" [D + K]
-    and "words" in the texts [D + N], of development rows first}.
+    split, dev: the Splits of the unseen and of the development rows. train: the Split of the
+    training rows where unseen rows are official; a row that has a text in common with them does not
+    count. Returns {"labels" [N], "judged": the positions of the K rows that count, "cluster"
+    [D + K], "words": the number of words [D + N]}, with development rows first.
     """
     seen = {text for row in range(len(train or ())) for text in texts(train, row)}
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]

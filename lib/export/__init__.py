@@ -1,7 +1,9 @@
-"""A finished model as a folder that anyone can open: Hugging Face layout, ONNX, a model card.
+"""This room writes a finished model as a folder that anyone can open: in Hugging Face layout, with
+a model card, and as ONNX where that is wanted.
 
-The folder is the one that a run keeps. Where the model was operated on it carries the sources of
-`lib.model` beside the weights, so that transformers opens it without this library.
+The folder has the format of the one that a run keeps. Where the model was changed by an operation
+of `lib.model.surgery`, the folder carries the sources of `lib.model` beside the weights.
+transformers then opens it without this library.
 """
 
 import json
@@ -19,27 +21,32 @@ from lib.model import backbone, ghost, modeling
 from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
 
-CLOSE = 1e-4  # what outputs in float32 may differ by
+# Outputs in float32 may differ by at most CLOSE.
+CLOSE = 1e-4
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
 def export(source, folder, labels=None, onnx=False):
-    """Write a saved model (a folder of lib.model.backbone) to a new folder, and check what is
-    written against it.
+    """Write a saved model to a new folder, and compare the outputs of both.
 
-    labels: names of its classes, () for a score, None where it is no classifier. onnx: also as
-    `model.onnx`. Returns {"forms": {form: its largest difference to the outputs of the saved
-    model}, "auto": the class that opens the folder, "remote": whether it needs the folder's code,
-    "parameters"}. Raises, before anything is written, ValueError for a model that cannot
-    have a form and ModuleNotFoundError where onnxruntime is absent (requirements-export.txt), and
-    RuntimeError where a form differs by more than CLOSE.
+    source: the folder of the saved model (lib.model.backbone). folder: the new folder. labels: the
+    names of its classes, () for a score, None where it is no classifier. onnx: whether `model.onnx`
+    is written too.
+
+    Returns {"forms": {form: its largest difference to the outputs of the saved model}, "auto": the
+    name of the class that opens the folder, "remote": whether that needs the code in the folder,
+    "parameters": their number}. Before anything is written, raises ValueError for a model that
+    cannot have a form, and ModuleNotFoundError where onnxruntime is absent
+    (requirements-export.txt). Raises RuntimeError where a form differs by more than CLOSE.
     """
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
     backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
     remote = carry(folder)
-    name, again = reopened(folder)
+    name = auto(backbone.architecture(folder))
+    more = {"trust_remote_code": True, "local_files_only": True}
+    again = getattr(transformers, name).from_pretrained(folder, **more).eval()
     forms, apart = {"this folder": partial(outputs, again)}, {}
     if onnx:
         forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
@@ -53,7 +60,8 @@ def export(source, folder, labels=None, onnx=False):
 
 
 def check(model, folder, onnx):
-    """Raise ValueError where a model cannot be written, or not as ONNX."""
+    """Raise ValueError where a model cannot be written to a folder, or cannot be written as
+    ONNX."""
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder with --to, or delete it")
     if onnx:
@@ -66,8 +74,9 @@ def check(model, folder, onnx):
 
 # ---- what is written ----
 def named(model, labels):
-    """Return the model with the names of its classes in its configuration; labels as `export` has
-    them.
+    """Write the names of a model's classes into its configuration. Returns the model.
+
+    labels: as in `export`.
     """
     if labels:
         model.config.id2label = dict(enumerate(labels))
@@ -78,7 +87,7 @@ def named(model, labels):
 
 
 def carry(folder):
-    """Add the sources of an operated model to its folder, and the classes in them to its
+    """Add the sources of a changed model to its folder, and the names of its classes to its
     configuration as `auto_map`. Returns whether the model needs them."""
     if not backbone.operated(folder):
         return False
@@ -87,7 +96,7 @@ def carry(folder):
     files = [Path(sys.modules[function(name).__module__].__file__) for name in sorted(methods)]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copyfile(path, folder / Path(path).name)
-    with (folder / code.name).open("a") as file:  # transformers follows imports alone
+    with (folder / code.name).open("a") as file:  # transformers follows only imports.
         file.writelines(f"from .{name} import change  # noqa\n" for name in sorted(methods))
     name = backbone.architecture(folder)
     classes = {"AutoConfig": getattr(modeling, name).config_class.__name__, auto(name): name}
@@ -97,32 +106,26 @@ def carry(folder):
 
 
 def auto(cls):
-    """Return the Auto class that opens a model of this class."""
+    """Return the name of the Auto class that opens a model of the class with the name `cls`."""
     head = cls.partition("For")
     return "AutoModel" + "".join(head[1:])
-
-
-def reopened(folder):
-    """Return (name of the Auto class, the model) of an exported folder, opened as anyone would."""
-    name, more = auto(backbone.architecture(folder)), {"local_files_only": True}
-    cls = getattr(transformers, name)
-    return name, cls.from_pretrained(folder, trust_remote_code=True, **more).eval()
 
 
 # ---- forms, compared ----
 @torch.no_grad()
 def outputs(model, batch):
-    """Return all outputs of a model for a batch, in one row."""
+    """Return all outputs of a model for a batch as one flat array."""
     return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
 
 
 def in_onnx(model, batch, path):
-    """Return f(batch) -> all outputs of a classifier in one row, which is written as ONNX. Rows and
-    tokens of a batch are free.
+    """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
+
+    batch: an example, of which the numbers of rows and of tokens are left free. path: the new file.
     """
     import onnxruntime
 
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # PyTorch warns without torchvision.
     free = dict.fromkeys(INPUTS, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
     told = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_shapes": free}
     torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
@@ -131,13 +134,14 @@ def in_onnx(model, batch, path):
 
 
 def fixed(model):
-    """Return the one number of tokens that a model takes; 0 where it takes any."""
+    """Return the only number of tokens that a model takes; 0 where it takes any number."""
     there = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
     return max(there, default=0)
 
 
 def batches(model, rows=4):
-    """Yield random batches of several lengths, each with one whole row and padded others."""
+    """Yield random batches of several lengths, [rows, T] each. The first row is whole, the others
+    are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
     most = fixed(model) or min(128, config.max_position_embeddings - 2)
     for tokens in (most,) if fixed(model) else (most // 4, most // 2, most):

@@ -1,4 +1,4 @@
-"""The model card of an exported model: how it was made, what it costs, how it scores."""
+"""This module writes the model card of an exported model."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,8 @@ from lib.runs.spec import ancestry, from_json, placeless
 
 def card(run, exported):
     """Return the ModelCard of a run's model: how it was made, what it costs, how it scores.
-    exported: what lib.export.export returned.
+
+    exported: the dict that lib.export.export returned for it.
     """
     spec, task = from_json(run.spec), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
@@ -28,7 +29,8 @@ def card(run, exported):
 
 
 def steps(spec):
-    """Yield each run behind a model, inputs first: its step and its arguments."""
+    """Yield a line for each run behind a model, with its step and its arguments. Inputs come before
+    the runs that use them."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
     for number, each in enumerate([*behind, spec], 1):
         args = {name: v for name, v in each.args.items() if name not in ("data", "numerics")}
@@ -36,7 +38,8 @@ def steps(spec):
 
 
 def measured(run, task):
-    """Return {name: value} of the task's metrics that a run has, of development and other rows."""
+    """Return {name: value} of the metrics of a task that a run has, on development, unseen and test
+    rows."""
     metrics = task.metrics if task else ()
     names = [f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")]
     return {name: run.metrics[name] for name in names if name in run.metrics}

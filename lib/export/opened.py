@@ -1,6 +1,7 @@
-"""Open a finished run: its model, tokenizer, predictions and development rows (`lib.load`).
+"""This module opens a finished run: its model, tokenizer, predictions and development rows
+(`lib.load`).
 
-Free of torch until a model is asked for, so that pages show predictions in a moment.
+It is free of torch until a model is asked for, so that pages show predictions at once.
 """
 
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 
 from lib import data
 from lib.page import notebook
@@ -17,14 +19,14 @@ from lib.steps import STEPS
 
 
 def task_of(run):
-    """Return the lib.data.Task that a run learned, None for a run of no task or of several."""
+    """Return the lib.data.Task that a run learned; None for a run of no task or of several."""
     described = run.spec["args"].get("data", {})
     return data.described(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A finished run, opened. Each part is read when it is asked for."""
+    """An Opened gives the parts of a finished run. Each one is read when it is asked for."""
 
     run: Run
 
@@ -46,32 +48,34 @@ class Opened:
 
     @property
     def task(self):
-        """Return the lib.data.Task that it learned, None for a run of no task or of several."""
+        """Return the lib.data.Task that the run learned; None for no task or several."""
         return task_of(self.run)
 
     @cached_property
     def predictions(self):
-        """Return one line a development row, by its number in the file: `label`, `said`, `right`
-        and the `confidence` in what was said; of a regression `label` and `said` alone, on the
-        scale of its file."""
+        """Return a frame with one line for each development row, by the number of the row.
+
+        Its columns are `label`, the predicted class `said`, whether that is `right`, and the
+        `confidence` in it. For a regression they are `label` and `said`, on the scale of the file.
+        For spans they are the arrays that the run keeps.
+        """
         found = self.run.arrays("predictions")
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
-        logits, index = found["logits"].astype(float), pd.Index(found["index"], name="row")
-        if not self.task.labels:
-            told = {"label": found["labels"].astype(float), "said": logits[:, 0]}
-            return pd.DataFrame({name: self.task.scaled(v) for name, v in told.items()}, index)
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        said, names = shares.argmax(1), np.array(self.task.labels)
-        told = {"label": names[found["labels"]], "said": names[said]}
-        told |= {"right": said == found["labels"], "confidence": shares.max(1)}
-        return pd.DataFrame(told, index)
+        labels, logits = found["labels"], found["logits"].astype(float)
+        low, high = self.task.scale
+        scores = {"label": labels.astype(float), "said": logits[:, 0]}
+        told = {name: low + each * (high - low) / 5 for name, each in scores.items()}
+        if self.task.labels:
+            said, names = logits.argmax(1), np.array(self.task.labels)
+            told = {"label": names[labels], "said": names[said], "right": said == labels}
+            told["confidence"] = softmax(logits, 1).max(1)
+        return pd.DataFrame(told, pd.Index(found["index"], name="row"))
 
     @cached_property
     def rows(self):
-        """Return the development rows as text, by number. Raises FileNotFoundError where the data
-        are not at hand."""
+        """Return the texts of the development rows, by the number of the row. Raises
+        FileNotFoundError where the data are absent."""
         there = data.load(self.run.spec["args"]["data"])
         split = next(rows for name, rows in there.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
@@ -79,14 +83,15 @@ class Opened:
 
 
 def load(name, profile="toy", keep=False, **wanted):
-    """Return a line of a notebook's grid, or a run by its name, as an `Opened`.
+    """Open a run, which a line of a notebook's grid or its own name tells. Returns an `Opened`.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    name: part of a notebook's name, whose line the columns `wanted` choose; or a run's name, or
-    enough of it to be the only one. keep: make the run with its weights, where they are not there.
-    Raises ValueError where none or several fit, FileNotFoundError for a run that is not made.
+    name: a part of a notebook's name; the columns `wanted` then choose a line of its grid. Or the
+    name of a run, or a part of it that only this run has. keep: whether the run is made with its
+    weights where they are missing. Raises ValueError where no run or several fit, and
+    FileNotFoundError for a run that is not made.
     """
     spec = None if "-" in name else chosen(name, profile, wanted)
     run = Store().find(spec) if spec else named(name)
@@ -97,8 +102,10 @@ def load(name, profile="toy", keep=False, **wanted):
 
 
 def chosen(name, profile, wanted):
-    """Return the Spec of the one line of a notebook's grid whose columns have the wanted values.
-    Raises ValueError with lines to choose from where none or several have them."""
+    """Return the Spec of the only line of a notebook's grid whose columns have the values `wanted`.
+
+    Raises ValueError with lines to choose from where no line or several have them.
+    """
     path = notebook.find([name])[0]
     rows = notebook.planned(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in wanted.items())]
@@ -110,7 +117,8 @@ def chosen(name, profile, wanted):
 
 
 def named(name):
-    """Return the one run whose name holds `name`. Raises ValueError where none or several do."""
+    """Return the only run whose name contains `name`. Raises ValueError where no run or several
+    do."""
     there = {run.name: run for run in Store().every()}
     hits = [name] if name in there else [each for each in there if name in each]
     if len(hits) != 1:
@@ -120,8 +128,10 @@ def named(name):
 
 
 def weights(run, keep=False):
-    """Return the run with its weights. keep: made again where they are not there. Raises
-    FileNotFoundError that names the command.
+    """Return a run with its weights.
+
+    keep: whether the run is made again where its weights are missing. Raises ValueError for a step
+    that makes no model, and FileNotFoundError with the command that makes the weights.
     """
     if run.model.exists():
         return run
@@ -140,7 +150,8 @@ def weights(run, keep=False):
 
 
 def made(spec):
-    """Make a run with its weights. Raises RuntimeError with the reason where that failed."""
+    """Make the run of a Spec with its weights. Raises RuntimeError with the reason where it
+    fails."""
     from lib.runs import sweep
 
     if lost := sweep.make([spec], keep=True):

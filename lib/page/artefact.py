@@ -33,7 +33,6 @@ from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
-from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
@@ -60,11 +59,6 @@ class Page:
     differs: tuple = ()  # sentences on what makes it an experiment
     used: dict = field(default_factory=dict)  # name of a run: how it was made, or its state
     files: list = field(default_factory=list)
-    said: list = field(default_factory=list)  # what it answers, where it says so itself
-
-    @property
-    def profile(self):
-        return grids.PROFILES[self.values.get("profile", "toy")]
 
     @cached_property
     def scope(self):
@@ -74,7 +68,7 @@ class Page:
     @property
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
-        return self.scope.about() if isinstance(self.scope, grids.Own) else []
+        return grids.own_lines(self.scope)
 
     def collect(self, rows, on_missing="run"):
         """Return the rows with their results (lib.runs.sweep.collect).
@@ -128,8 +122,8 @@ class Page:
         if self.mine:
             caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
         rows = ", ".join(joined(frame.index, " "))
-        frame = frame.mask(frame.isin(["", "–", "not run"])).dropna(how="all")
-        frame = frame.dropna(axis=1, how="all")
+        frame = frame.mask(frame.isin(["", "–", "not run"]))
+        frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return put(f"Not measured yet: {escaped(what)}.")
@@ -141,11 +135,6 @@ class Page:
         html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
         light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
         put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
-
-    def answer(self, line):
-        """Show what the page answers; the line stands below its title, too, and ends a command."""
-        self.said.append(line)
-        self.note([line])
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
@@ -169,31 +158,33 @@ class Page:
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             told = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
-        png = {"dpi": 144, "metadata": {"Software": None}}
-        for kind, how in (("svg", {"metadata": plot.described(figure)}), ("png", png)):
-            with whole(self.folder / f"{stem}.{kind}") as place:
-                figure.savefig(place, format=kind, **how)
-        self.files += [f"{stem}.svg", f"{stem}.png"]
+        svg = drawn(figure)
+        self._write(f"{stem}.svg", svg)
+        with paths.whole(self.folder / f"{stem}.png") as place:
+            figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
+        self.files.append(f"{stem}.png")
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
-        show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
+        show(figure, f"{stem}.png", svg)
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id
 
     def _write(self, name, text):
-        write(self.folder / name, paths.scrubbed(text))
+        paths.write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
-    def finish(self, checks=(), *deviations, claims=None):
+    def finish(self, checks=(), *deviations, claims=None, answer=()):
         """Show verdicts, deviations and failures; write the provenance. It ends every page.
 
         The verdicts are those of `lib.page.claims` on the claims that name the page, or on
         `claims`, ids of others; on a page of toy runs they rest on mini. checks: Verdicts on
         printed numbers that the page itself computes. deviations: each {profile: lines} of a paper.
         Those of the page's profile are shown, and those of every profile that it judges. A page on
-        a reader's own data or model has no verdict, and says what is the reader's instead.
+        a reader's own data or model has no verdict, and says what is the reader's instead. answer:
+        lines on what the page answers, where it is not what its verdicts say. They stand below its
+        title and end a command.
         """
-        names, at = source.of_page(self.id) if claims is None else claims, self.profile.name
+        names, at = source.of_page(self.id) if claims is None else claims, self.scope[:]
         if self.mine:
             names, checks, deviations = (), (), [{at: self.mine}]
         scale = source.SCALE if at == "toy" else at
@@ -203,15 +194,15 @@ class Page:
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, at])
         }
-        counted = ", ".join(f"{n} {how}" for how, n in Counter(self.used.values()).items())
+        counted = Counter(self.used.values()).items()
         body = {
             "id": self.id,
             "profile": at,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.said or answers(verdicts),
+            "answer": list(answer) or answers(verdicts),
             "counts": tally(verdicts),
-            "counted": counted or "none wanted",
+            "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none wanted",
             "runs": self.used,
             "verdicts": list(map(told, verdicts)),
             "deviations": differences,
@@ -221,7 +212,7 @@ class Page:
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         put(END.render(body, judged=judged, scales=SCALES, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
-            report.publish(self.profile.name)
+            report.publish(self.scope[:])
 
 
 def start(name, namespace):
@@ -240,20 +231,23 @@ def start(name, namespace):
     page = Page(name, values, Path(folder), differs)
     if not batch:
         page.note([f"An experiment, in {paths.scrubbed(paths.shown(folder))}.", *differs])
-    if page.mine:
-        namespace["profile"] = page.scope
+    namespace["profile"] = page.scope
     return page
 
 
-def show(figure, svg="", file=""):
+def drawn(figure):
+    """Return a figure as the text of an SVG."""
+    with io.StringIO() as buffer:
+        figure.savefig(buffer, format="svg", metadata=plot.described(figure))
+        return buffer.getvalue()
+
+
+def show(figure, file="", svg=""):
     """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive.
 
-    file: the name of its picture, which stands on the light page.
+    file: the name of its picture, which stands on the light page. svg: as `drawn`, where it was.
     """
-    if not svg:
-        with io.StringIO() as buffer:
-            figure.savefig(buffer, format="svg", metadata=plot.described(figure))
-            svg = buffer.getvalue()
+    svg = svg or drawn(figure)
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)

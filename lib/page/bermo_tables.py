@@ -1,8 +1,7 @@
 """Parts of the tables of the pages on BERMo. Free of torch."""
 
 from lib.measure import compare
-from lib.papers import published
-from lib.papers.bermo import COLUMNS, PROBES
+from lib.papers import bermo, published
 
 
 def repaired(table, rows):
@@ -12,11 +11,11 @@ def repaired(table, rows):
     """
     frame = published.printed("bermo", table)
     frame.index = frame[rows].fillna("").agg(" ".join, axis=1).str.strip()
-    found = frame[[*PROBES]].map(str)
+    found = frame[[*bermo.PROBES]].map(str)
     for cell in published.table("bermo", "corrections").itertuples():
-        if table.startswith(f"{cell.table}_") and cell.column in PROBES:
+        if table.startswith(f"{cell.table}_") and cell.column in bermo.PROBES:
             found.loc[cell.row, cell.column] = f"{float(cell.read_as):.2f} †"
-    return found.rename(columns=PROBES)
+    return found.rename(columns=bermo.PROBES)
 
 
 def printed(table, by=("Model",), rename=()):
@@ -27,7 +26,7 @@ def printed(table, by=("Model",), rename=()):
 
 def measured(frame, source, by=("model",)):
     """Return a collected frame as a part of Table 2, 4 or 5, its rows named by the columns `by`."""
-    columns = {task: [c for c in COLUMNS if c.task == task] for task in set(frame["task"])}
+    columns = {task: [c for c in bermo.COLUMNS if c.task == task] for task in set(frame["task"])}
     return compare.by_task(frame, columns, source, by)
 
 
@@ -35,6 +34,6 @@ def gains(part, label="{}"):
     """Return {task: points} by which a printed part has BERMo above BERT, by the first metric of
     each task. label: of its rows.
     """
-    first = {column.task: ("published", column.title) for column in reversed(COLUMNS)}
+    first = {column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)}
     ours, theirs = (part[label.format(name)] for name in ("BERMo", "BERT"))
     return {t: float(ours[key] - theirs[key]) for t, key in reversed(first.items()) if key in ours}

@@ -62,14 +62,12 @@ def effects(claim):
     A row of `effects.csv` has a formula for each of its tasks, "{task}" in it. A mean over tasks is
     named by all of them, in order, with "/" between: so it stands beside the mean over these alone.
     """
-    return {
-        (row["cell"], task): float(
-            value(claims()[claim]["paper"], row["formula"].replace("{task}", task))[0]
-        )
-        for row in lines("effects")
-        if row["claim"] == claim
-        for task in row["tasks"].split("; ")
-    }
+    paper, found = claims()[claim]["paper"], {}
+    for row in (row for row in lines("effects") if row["claim"] == claim):
+        for task in row["tasks"].split("; "):
+            printed, _ = value(paper, row["formula"].replace("{task}", task))
+            found[row["cell"], task] = float(printed)
+    return found
 
 
 def number(text):
@@ -137,7 +135,7 @@ def setting(page, step, path, **labels):
     on. path: of the setting in the arguments of the step, "train.epochs". labels: of the rows that
     count. Raises ValueError where no Spec has it.
     """
-    rows = [row for row in made(page)["grid"] if labels.items() <= row.items()]
+    rows = [row for row in made(page) if labels.items() <= row.items()]
     specs, found = {row["spec"] for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
@@ -155,7 +153,7 @@ def setting(page, step, path, **labels):
 def axis(page, column):
     """Return the set of labels of the rows of a page in a column at paper: exact numbers,
     or text."""
-    told = {row.get(column) for row in made(page)["grid"]} - {None}
+    told = {row.get(column) for row in made(page)} - {None}
     return {number(str(value)) for value in told}
 
 
@@ -206,12 +204,12 @@ def given(text, constants="", **names):
 
 @cache
 def made(page):
-    """Return the grids of a page at the profile paper, made without its data."""
+    """Return the rows of the grid of a page at the profile paper, made without its data."""
     from lib.page import notebook
 
     (path,) = notebook.find([page])
     with data.planning(look=False):
-        return notebook.planned(path, {"profile": "paper"})
+        return notebook.planned(path, {"profile": "paper"}).get("grid", [])
 
 
 FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)

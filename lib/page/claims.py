@@ -15,7 +15,6 @@ from math import isfinite
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib.measure import cells, claims, stats
-from lib.measure.claims import Verdict
 from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
 from lib.runs import paths, sweep
@@ -45,23 +44,23 @@ def at(artefact, scale, seeds=()):
     """Return the rows of all grids of some pages, with the searches behind networks, at these
     seeds.
     """
-    found = []
-    for page in artefact.split("; "):
-        there = planned(page, scale, seeds)
-        for part in there.values() if scale == SCALE else [there.get("grid", [])]:
-            found += part  # what a page looks up beside its own rows is of mini
+    found = [row for page in artefact.split("; ") for row in planned(page, scale, seeds)]
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
 @cache
 def planned(page, scale, seeds=()):
-    """Return {variable: rows} of the grids of a page, at these seeds where it takes some."""
+    """Return the rows of a page at a scale, at these seeds where it takes some.
+
+    What a page looks up beside the rows of its variable `grid` is of mini.
+    """
     (path,) = notebook.find([page])
     values = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
         values["seeds"] = list(seeds)
-    return notebook.planned(path, values)
+    made = notebook.planned(path, values)
+    return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
 
 
 # ---- VERDICTS
@@ -94,9 +93,7 @@ def judge(line, scale, look, taught):
     if line["cannot"] and (scale == SCALE or not line["cells"]):
         return undecided(line, line["cannot"])
     if not line["cells"]:
-        why = "background, not to be judged" if line["role"] == "background" else line["rule"]
-        why = f"no comparison or formula decides it: {why}"
-        return Verdict(line["id"], "NOT_RUN", "not measured", why)
+        return claims.Verdict(line["id"], "NOT_RUN", "not measured")
     line = line if scale == SCALE else line | {"seeds": ""}
     own = [
         sweep.joined(row | dict(zip(("run", "state"), look(row["spec"]), strict=True)))
@@ -119,17 +116,14 @@ def teachers(scale, look, spec):
     """Runs that a model is to come near: the fine-tuned ones that it descends from, else the whole
     model on its task."""
     task = spec.args["data"]["task"]
-    own = [
-        each
-        for each in ancestry([spec]) - {spec}
-        if each.step == "finetune" and each.args["data"]["task"] == task
-    ]
+    tuned = [each for each in ancestry([spec]) - {spec} if each.step == "finetune"]
+    own = [each for each in tuned if each.args["data"]["task"] == task]
     told = map(look, own or [grids.teacher(scale, task).at(spec.seed)])
     return [run for run, _ in told if run]
 
 
 def undecided(line, why):
-    return Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
+    return claims.Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
 
 
 def computed(line):
@@ -151,22 +145,18 @@ def computed(line):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = checks.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
-    return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
+    return claims.Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
 
 
-def corrected(verdicts_by_id):
+def corrected(by_id):
     """Return the Verdicts, with those on central claims read after Holm over their paper."""
-    kept, result = recorded(), dict(verdicts_by_id)
+    result = dict(by_id)
+    words = recorded() | {id: (each.verdict, each.p) for id, each in by_id.items()}
     for paper in checks.PAPERS:
-        own = {
-            id: (verdicts_by_id[id].verdict, verdicts_by_id[id].p)
-            for id in central(paper)
-            if id in verdicts_by_id
-        }
-        told = {id: kept[id] for id in central(paper) if id in kept} | own
+        told = {id: words[id] for id in central(paper) if id in words}
         for id, (word, p) in claims.after_holm(told).items():
-            if id in verdicts_by_id:
-                result[id] = replace(verdicts_by_id[id], verdict=word, holm=p)
+            if id in by_id:
+                result[id] = replace(by_id[id], verdict=word, holm=p)
     return result
 
 
@@ -198,10 +188,8 @@ HEAD = "claim cell task unit word estimate low high seeds printed p measured".sp
 def recorded():
     """Return {claim: (word, p)} of the committed `verdicts.csv`; none where it is not there."""
     path = paths.records_root() / "verdicts.csv"
-    if not path.exists():
-        return {}
-    with path.open() as file:
-        rows = [row for row in csv.DictReader(file) if row["cell"] == "verdict"]
+    text = path.read_text() if path.exists() else ""
+    rows = [row for row in csv.DictReader(text.splitlines()) if row["cell"] == "verdict"]
     return {row["claim"]: (row["word"], float(row["p"]) if row["p"] else None) for row in rows}
 
 
@@ -220,10 +208,7 @@ def lines(by_id):
             sizes = (e.mean, e.low, e.high) if e else ("", "", "")
             seeds, last = f"{r.done} of {r.planned}", (r.printed, None, r.why)
             told.append((id, r.cell.text, r.task, r.unit, r.word, *sizes, seeds, *last))
-    return [
-        tuple("" if v is None else round(v, 8) if type(v) is float else v for v in line)
-        for line in told
-    ]
+    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in told]
 
 
 # ---- ALL TOGETHER
@@ -260,10 +245,9 @@ def scoreboard(words):
     return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
 
 
-def told(found=None, store=None):
+def told(found):
     """Return {title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
     text = (paths.DATA / "found.md").read_text()
-    found = found or judged(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)), store)
     parts = (part.strip().format_map(found) for part in text.split("\n\n"))
     return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
 

@@ -8,12 +8,14 @@ Weights that no missing run of any claim needs are deleted, so that a round fits
 
 import shutil
 from collections import Counter
+from itertools import chain, zip_longest
 
 from lib.measure.claims import seeds
 from lib.page import checks
 from lib.page.claims import recorded, rows
+from lib.papers import grids
 from lib.runs import sweep
-from lib.runs.spec import ancestry, known
+from lib.runs.spec import ancestry
 from lib.steps import STEPS
 
 # steps whose runs pages show beside the networks that they found
@@ -26,34 +28,32 @@ def chosen(names=()):
     Raises ValueError naming the nearest.
     """
     there = {id: c for id, c in checks.claims().items() if c["role"] in ("central", "own")}
-    for name in names:
-        known("claim", name, there)
-    return [there[name] for name in names or there]
+    return list(grids.picked("claim", there, names).values())
 
 
-def cells(claim, numbers):
-    """Return the Specs of a claim at some of its planned seeds, each once."""
-    there = rows(claim, seeds=seeds(claim["seeds"])) if numbers else []
-    return list(dict.fromkeys(r["spec"] for r in there if r.get("seed", numbers[0]) in numbers))
+def cells(claim):
+    """Return {seed: the Specs of a claim, each once} of its planned seeds."""
+    there = rows(claim)
+    return {
+        seed: list(dict.fromkeys(row["spec"] for row in there if row.get("seed", seed) == seed))
+        for seed in seeds(claim["seeds"])
+    }
 
 
 def rounds(claims):
     """Return the Specs of the claims in the order in which they are made, each once."""
-    plan, found = [row["claim"] for row in checks.lines("plan")], {}
+    plan = [row["claim"] for row in checks.lines("plan")]
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
-    for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
-        for claim in order:
-            found |= dict.fromkeys(cells(claim, seeds(claim["seeds"])[number : number + 1]))
-    return list(found)
+    by_round = zip_longest(*(cells(claim).values() for claim in order), fillvalue=())
+    return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
 def gather(claims, store, workers=None, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
-    every, wanted = chosen(), rounds(claims)
+    wanted = rounds(claims)
     results = {*wanted, *found_by(wanted)}
     keep(results, store)
-    specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
-    missing = sweep.missing(specs, store)
+    missing = sweep.missing(rounds(chosen()), store)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
     def done(spec):
@@ -75,8 +75,7 @@ def found_by(specs):
 
 def keep(specs, store):
     """Record the finished runs among some Specs that have no record."""
-    for spec in specs:
-        run = store.find(spec)
+    for run in map(store.find, specs):
         if run and run.origin == "run":
             store.record(run)
 
@@ -88,9 +87,9 @@ def listed(claims, store):
     """
     clock, words = sweep.Clock(store), recorded()
     for claim in claims:
-        by_seed = [cells(claim, (seed,)) for seed in seeds(claim["seeds"])]
+        by_seed = cells(claim).values()
         done = sum(all(map(store.find, specs)) for specs in by_seed)
-        missing = sweep.missing([spec for specs in by_seed for spec in specs], store)
+        missing = sweep.missing(chain(*by_seed), store)
         left = f"{len(missing)} runs left, {clock.about(missing)}"
         word, _ = words.get(claim["id"], ("NOT_RUN", None))
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"

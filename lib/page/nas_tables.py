@@ -6,7 +6,6 @@ import numpy as np
 
 from lib.measure import compare
 from lib.papers import nas, published
-from lib.papers.nas import COLUMNS
 
 
 def rows(profile, models, tasks, seeds, ratios):
@@ -36,7 +35,7 @@ def landed(frame, source):
     }
 
 
-def measured(runs, searches, columns=COLUMNS):
+def measured(runs, searches, columns=nas.COLUMNS):
     """Return the scores of runs, and where the searches behind them `landed`, as parts of a table
     (lib.measure.compare.table).
     """
@@ -44,15 +43,13 @@ def measured(runs, searches, columns=COLUMNS):
     return [*runs.by_task(columns), *(landed(*each) for each in found if len(each[0]))]
 
 
-def show(page, runs, searches, printed=()):
+def show(page, runs, searches, printed=(), caption=None):
     """Show the scores of networks, `measured`, beside what is printed {row: ...}."""
-    page.table(
-        compare.table(dict(printed), *measured(runs, searches)),
-        runs.caption(more="; share of the FLOPs before and after the final trim"),
-    )
+    caption = caption or runs.caption(more="; share of the FLOPs before and after the final trim")
+    page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(page, runs, base, printed=(), columns=COLUMNS, than="the row"):
+def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the row"):
     """Draw how much the model `base` scores above each other one, and what is printed of it."""
     from lib.page import plot  # grids are read without it
 
@@ -67,11 +64,8 @@ def show_tested(page, table, models, runs, searches):
     """
     whole, network, change = published.rows("nas", table, "Models").values()
     printed = {models[0]: whole, models[1]: network, "change in %": change}
-    page.table(
-        compare.table(printed, *measured(runs, searches)),
-        f"Published: test scores in points. Measured: scores {runs.rows}, mean ± standard "
-        "deviation (seeds), share of the FLOPs before and after the trim",
-    )
+    more = ", share of the FLOPs before and after the trim"
+    show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas", table.split("_")[0]))
     lost = {}
     for task in nas.TEST["paper"]:

@@ -7,6 +7,7 @@ here both are errors, before anything runs.
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,7 @@ from typing import get_args
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import read_json, sha, write, write_json
-from lib.runs.spec import Spec, known
+from lib.runs.spec import known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
@@ -33,10 +33,6 @@ class Parameter:
     type: type
     default: object
     about: str
-
-    @property
-    def listed(self):
-        return isinstance(self.default, list)
 
 
 def find(patterns=()):
@@ -102,13 +98,13 @@ def check(path, values):
 
 def absurd(name, value, declared):
     """Why a value cannot be; "" where it can."""
-    kind = declared.type
-    if declared.listed and not isinstance(value, list):
+    kind, listed = declared.type, isinstance(declared.default, list)
+    if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
-    least = int(kind is int and not declared.listed and declared.default > 0)
+    least = int(kind is int and not listed and declared.default > 0)
     told = RANGE.search(declared.about)
     least, most = map(int, told.groups()) if told else (least, MOST[name.startswith("seed")])
-    for place, each in enumerate(items := value if declared.listed else [value]):
+    for place, each in enumerate(items := value if listed else [value]):
         if type(each) is not kind and not (kind is float and type(each) is int):
             return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"
         if each in items[:place]:
@@ -118,11 +114,15 @@ def absurd(name, value, declared):
     return ""
 
 
-def wanted(grids):
-    """Return the Specs of the variable `grid` of a notebook's grids, each once: what its page
-    makes.
-    """
-    return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
+def wanted(*grids):
+    """Return the Specs of the variable `grid` of notebooks' grids, each once: what pages make."""
+    return list(dict.fromkeys(row["spec"] for found in grids for row in found.get("grid", [])))
+
+
+def is_grid(value):
+    """Return whether the value of a variable is rows with Specs."""
+    rows = value if isinstance(value, list) else []
+    return bool(rows) and all(isinstance(row, dict) and "spec" in row for row in rows)
 
 
 def planned(path, values, looked_up=True):
@@ -146,13 +146,7 @@ def planned(path, values, looked_up=True):
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise ValueError(f"{Path(path).stem}: {why}") from error
-    return {
-        name: rows
-        for name, rows in names.items()
-        if isinstance(rows, list)
-        and rows
-        and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
-    }
+    return {name: rows for name, rows in names.items() if is_grid(rows)}
 
 
 def injected(history):
@@ -168,16 +162,19 @@ def normalised(text):
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
     python3.
     """
-    from nbformat import reads, v4, writes
-
-    cells = [cell for cell in reads(text, 4).cells if cell.source.strip()]
+    cells = [cell for cell in json.loads(text)["cells"] if "".join(cell["source"]).strip()]
     for number, cell in enumerate(cells):
-        tags = [tag for tag in cell.metadata.get("tags", []) if tag in ORDER]
+        tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
         about = {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
-        cells[number] = getattr(v4, f"new_{cell.cell_type}_cell")(cell.source.rstrip(), **about)
+        about |= {"cell_type": cell["cell_type"]}
+        about |= {"source": "".join(cell["source"]).rstrip().splitlines(keepends=True)}
+        if cell["cell_type"] == "code":
+            about |= {"execution_count": None, "outputs": []}
+        cells[number] = about
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}
-    return writes(v4.new_notebook(cells=cells, metadata=about)) + "\n"
+    book = {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 # ---- standard pages and experiments
@@ -191,20 +188,20 @@ def kept(path):
         if "parameters" not in cell["metadata"].get("tags", [])
     ]
     defaults = {name: each.default for name, each in parameters(path).items()}
-    return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
+    return {"parameters": defaults, "cells": paths.sha(json.dumps(others).encode())[:16]}
 
 
 def committed():
     """Return {name: what is `kept` of it} of the committed notebooks."""
-    return read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
+    return paths.read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
 
 
 def tidy():
     """Normalise every notebook and note what is committed of it. Returns the files that changed."""
     there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
-        write(path, normalised(path.read_text()))
-    write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+        paths.write(path, normalised(path.read_text()))
+    paths.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
     return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
 
 
@@ -218,37 +215,34 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, before, scope = kept(path), committed().get(path.stem), grids.meant(values)
+    now, scope = kept(path), grids.meant(values)
+    before = committed().get(path.stem, {"parameters": {}, "cells": ""})
     mine = grids.values(scope)
-    lines = scope.about() if isinstance(scope, grids.Own) else []
+    lines = grids.own_lines(scope)
     words = [*grids.own_titles(scope), scope[:]]
-    if before is None:
-        lines.append("The notebook is none of the committed ones.")
-    else:
-        for name, was in before["parameters"].items():
-            if name not in mine and values.get(name, was) != was:
-                lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
-                words.append(f"{name}={str(values[name]).strip('[]')}")
-        if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
-            lines.append("Cells were changed.")
-            words.append("cells")
+    for name, was in before["parameters"].items():
+        if name not in mine and values.get(name, was) != was:
+            lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
+            words.append(f"{name}={str(values[name]).strip('[]')}")
+    if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
+        new = "The notebook is none of the committed ones."
+        lines.append("Cells were changed." if before["cells"] else new)
+        words.append("cells")
     if hand:
         lines.append("It is run by hand, so its cells may be others than those of the file.")
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
+    key = paths.sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
 
 def provenance(folder, name):
     """Return what the last cell of a page wrote; None where there is nothing, or half of it."""
-    try:
+    with suppress(OSError, ValueError):
         return json.loads((folder / f"{name}.json").read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def command(name, scope):

@@ -35,13 +35,11 @@ WIDEST = 11  # inches of a row of panels
 
 def style():
     """Set one look for all figures; the bytes of a figure do not depend on the day."""
-    rc = {
-        "svg.hashsalt": "workbook",
-        "figure.dpi": 110,
-        "savefig.bbox": "tight",
-        "axes.titlesize": "medium",
-    }
-    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind", rc=rc)
+    sns.set_theme(style="whitegrid", palette="colorblind")
+    plt.rc("svg", hashsalt="workbook")
+    plt.rc("figure", dpi=110)
+    plt.rc("savefig", bbox="tight")
+    plt.rc("axes", titlesize="medium")
 
 
 def panels(titles, width=4.6, height=3.6, columns=4, **shared):

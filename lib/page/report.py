@@ -17,12 +17,11 @@ from dataclasses import replace
 
 from tqdm import tqdm
 
-from lib.page import notebook, verdicts
-from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, heading, made_of, make
+from lib.page import checks, notebook, verdicts
+from lib.page.sheet import Sheet, fingerprint, made_of, make
 from lib.papers import grids
 from lib.runs import executors, paths, sweep
 from lib.runs.execute import one_line
-from lib.runs.paths import write
 
 
 class Book:
@@ -98,7 +97,7 @@ class Book:
             digest, before = fingerprint(sheet, self.store), sheet.tried
             sheet.tried = digest
             if before != digest and not (sheet.body and made_of(sheet.page) == digest):
-                todo.append((sheet, self.store, digest))
+                todo.append((sheet, digest))
         for (sheet, *_), future in executor.each(make, todo):
             if error := future.exception():
                 killed = isinstance(error, BrokenProcessPool)
@@ -128,13 +127,14 @@ def publish(profile, sheets=(), working=False):
         sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():
             there.append(replace(sheet, differs=body["differs"]))
-    sections = {name: [] for name in HEADINGS}
+    sections = {name: [] for name in verdicts.HEADINGS}
     for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
-        sections[HEADINGS[-1] if sheet.differs else heading(sheet.path)].append(shown)
+        paper = checks.PAPERS.get(sheet.path.stem.partition("_")[0], "The workbook")
+        sections["Experiments" if sheet.differs else paper].append(shown)
     index = verdicts.ENVIRONMENT.get_template("index.html.j2")
-    around = frame(profile, working=working)
-    write(folder / "index.html", index.render(frame=around, sections=sections))
+    text = index.render(profile=profile, sections=sections, working=working)
+    paths.write(folder / "index.html", text)
 
 
 def card(sheet, profile, working):
@@ -142,10 +142,8 @@ def card(sheet, profile, working):
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
     scope = grids.meant({"profile": profile} | sheet.values)
     how = notebook.command(sheet.path.stem, scope)
-    return {
+    return vars(sheet) | {
         "title": notebook.title(sheet.path),
-        "differs": sheet.differs,
-        "failed": sheet.failed,
         "body": None if sheet.failed else sheet.body,
         "waits": f"{len(sheet.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),

@@ -1,11 +1,12 @@
 """One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
 
-import hashlib
+import csv
 import json
 import os
 import re
 import tempfile
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,39 +14,40 @@ from pathlib import Path
 from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
-from lib.page.checks import PAPERS
-from lib.papers.grids import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import write
 
-CODE = ("data/published", "data/found.md", "lib")  # what pages come from
-# Of the index: pages that are of no paper, those of each paper, and what is not standard.
-HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
+# What pages come from.
+CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
 ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who hear them
 
 
 @cache
 def code():
     """Return the digest of the code, of the published numbers, and of what was found."""
-    body = hashlib.sha256()
-    for place in map(paths.ROOT.joinpath, CODE):
-        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
-            if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json", ".md"):
-                body.update(file.read_bytes())
-    return body.hexdigest()
+    files = {file for each in CODE.split() for file in paths.ROOT.glob(each)}
+    return paths.sha(b"".join(file.read_bytes() for file in sorted(files)))
+
+
+@cache
+def shown():
+    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
+    found, path = defaultdict(list), paths.records_root() / "runs.csv"
+    for line in csv.DictReader(path.read_text().splitlines() if path.exists() else ()):
+        found[line["page"]] += [line["run"]] * (line["profile"] == "mini")
+    return found
 
 
 def fingerprint(sheet, store):
     """Return the digest of all that a page shows: notebook, code, published numbers, results of its
-    runs.
+    runs, and which of the runs at mini are recorded.
     """
-    body = hashlib.sha256((sheet.text + code()).encode())
+    names = shown().get(sheet.path.stem, ())
+    results = [name for name in names if (store.records / name).exists()]
     for row in sum(sheet.grids.values(), []):
         run = store.find(row["spec"])
-        told = (run.origin, run.metrics) if run else None
-        body.update(f"{row['spec'].name} {json.dumps(told)}".encode())
-    return body.hexdigest()[:16]
+        results.append([row["spec"].name, (run.origin, run.metrics) if run else None])
+    return paths.key_of(sheet.text, code(), results)
 
 
 @dataclass(eq=False)
@@ -81,26 +83,24 @@ class Sheet:
 def made_of(page):
     """Return the fingerprint that an HTML was made of, as its end tells; "" where it is not
     whole."""
-    if not page.exists():
-        return ""
-    found = re.search(r"<!-- (\w+) -->$", page.read_text(errors="replace")[-100:])
-    return found[1] if found else ""
+    end = page.read_text(errors="replace")[-100:] if page.exists() else ""
+    return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
 
-def make(sheet, store, digest):
+def make(sheet, digest):
     """Execute a notebook's text and write its page, made of a fingerprint. Returns seconds."""
     import nbformat
 
     began, path, folder = time.monotonic(), sheet.path, sheet.folder
-    execute(sheet, store)
+    execute(sheet)
     book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
     if body["profile"] == "mini" and not sheet.differs:
-        write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
-    write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
+        paths.write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
+    paths.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
 
-def execute(sheet, store):
+def execute(sheet):
     """Execute a notebook's text with papermill into `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
@@ -112,11 +112,7 @@ def execute(sheet, store):
 
     name, folder, output = sheet.path.name, sheet.folder, sheet.folder / sheet.path.name
     ledger, see = folder / f"{sheet.path.stem}.json", f"see {paths.shown(output)}"
-    os.environ |= {
-        notebook.BATCH: json.dumps([str(folder), list(sheet.differs)]),
-        "RUNS_ROOT": str(store.runs),
-        "RECORDS_ROOT": str(store.records),
-    }
+    os.environ[notebook.BATCH] = json.dumps([str(folder), list(sheet.differs)])
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f".{sheet.path.stem}.lock")  # another command may make the same page
     with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
@@ -135,7 +131,7 @@ def execute(sheet, store):
         except Exception as error:  # a dead kernel comes in several shapes
             raise RuntimeError(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
-            write(output, paths.scrubbed(draft.read_text()))
+            paths.write(output, paths.scrubbed(draft.read_text()))
     if not ledger.exists():
         raise RuntimeError(f"the kernel died before its last cell; {see}")
 
@@ -150,24 +146,12 @@ def converted(path, book, body):
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
     parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    top = parts.top(frame(body["profile"], body["differs"]), notebook.title(path))
+    top = parts.top(body["profile"], notebook.title(path), body["differs"])
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
     page = exporter.from_notebook_node(book, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
     page = re.sub("(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page)
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
-
-
-def frame(profile, differs=(), working=False):
-    """Return what stands around a page, or around the index of a profile."""
-    css, about = (verdicts.TEMPLATE / "page.css").read_text(), PROFILES[profile].about
-    around = {"css": css, "about": about, "headings": HEADINGS, "working": working}
-    return around | {"profile": profile, "differs": differs}
-
-
-def heading(path):
-    """Return the heading of the index below which the page of a notebook stands."""
-    return PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
 
 
 def light(book, title, body):

@@ -15,7 +15,6 @@ from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.page.verdicts import escaped
 from lib.papers import grids
-from lib.papers.grids import Own
 
 WORDS = "text-align: left; white-space: normal"  # of a column of words or sentences
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
@@ -53,7 +52,7 @@ class Runs:
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
         found, real = [(self.own, self.profile)], self.recorded.get("run", pd.Series())
-        if not isinstance(self.profile, Own) and self.profile != "mini" and real.notna().any():
+        if str(self.profile) in ("toy", "paper") and real.notna().any():
             found.insert(0, (self.recorded, "mini"))
         return [(compare.source(frame, at), frame, at) for frame, at in found]
 

@@ -11,6 +11,7 @@ import jinja2
 
 from lib.measure.claims import CHECKS, READING, WORDS
 from lib.page import checks
+from lib.papers.grids import PROFILES
 
 TEMPLATE = Path(__file__).parent / "template"
 
@@ -32,6 +33,9 @@ def label(word, kind="finding", before=""):
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
 ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "reading": READING}
+# Of the index: pages that are of no paper, those of each paper, and what is not standard.
+HEADINGS = ("The workbook", *checks.PAPERS.values(), "Experiments")
+ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 ENVIRONMENT.filters["escaped"] = escaped
 
 GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))

@@ -8,9 +8,10 @@ and files first: verdicts rest on them. No data are looked at, so every machine 
 """
 
 import csv
-import io
 from collections import defaultdict
-from itertools import chain, zip_longest
+from itertools import zip_longest
+
+import pandas as pd
 
 from lib import data
 from lib.measure import metrics
@@ -18,7 +19,6 @@ from lib.page import checks, claims, evidence, notebook
 from lib.runs import paths
 from lib.runs.committed import FILES, FIX, changed, seen
 from lib.runs.execute import one_line
-from lib.runs.paths import write
 
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
@@ -78,8 +78,8 @@ def runs():
     """
     grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
     for page in (path.stem for path in notebook.find()):
-        grids[page, claims.SCALE] = chain(*claims.planned(page, claims.SCALE).values())
-        grids[page, "paper"] = checks.made(page).get("grid", [])
+        grids[page, claims.SCALE] = claims.planned(page, claims.SCALE)
+        grids[page, "paper"] = checks.made(page)
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted({(*at, labels(r), str(r["spec"].seed), r["spec"].name) for *at, r in every})
 
@@ -98,9 +98,8 @@ def made(store):
     readme = paths.ROOT / "README.md"
     texts = {readme: claims.posted(readme.read_text(), found)}
     for (name, columns), each in zip(COLUMNS.items(), there, strict=True):
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([columns.split(","), *each])
-        texts[paths.records_root() / name] = file.getvalue()
+        table = pd.DataFrame(each, columns=columns.split(","), dtype=object)
+        texts[paths.records_root() / name] = table.to_csv(index=False)
     return texts
 
 
@@ -154,6 +153,6 @@ def wrong(store, renew=False):
     now = made(store)
     if renew:
         for path, text in now.items():
-            write(path, text)
-        return write(place, "".join(seen())) or []
+            paths.write(path, text)
+        return paths.write(place, "".join(seen())) or []
     return [line for path, text in now.items() for line in differences(path, text)]

@@ -137,13 +137,13 @@ def shape(name, family="bert"):
 class Own(str):
     """An Own is the name of a profile, with the reader's data, model, or both.
 
-    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "". Raises
+    data: a file of the reader (lib.data.own), or "". model: the full path of a folder, or "". Raises
     ValueError for data without a model at toy.
     """
 
     def __new__(cls, profile, data="", model=""):
         self = super().__new__(cls, profile)
-        self.data, self.model = data and own.task_of(data), model and folder(model)
+        self.data, self.model = data and own.task(data).name, model and folder(model)
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
             raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
@@ -216,10 +216,8 @@ def of(profile, what):
 
 
 def own_lines(profile):
-    """Return lines on what was read of the reader's data and model; none without them."""
-    if not isinstance(profile, Own):
-        return []
-    return [*profile.about(), *[profile.data] * bool(profile.data)]
+    """Return sentences on the reader's data and model; none without them."""
+    return profile.about() if isinstance(profile, Own) else []
 
 
 def own_titles(profile):

@@ -58,16 +58,23 @@ def expected(todo, store=None, workers=None):
 class Clock:
     """A Clock forecasts the seconds of runs: the median over runs of the same step and profile.
 
-    They are runs and records of the store, and those that this process noted. If a step has very
-    many runs, only the first ones are read; as their names are hashes, these are a fair sample.
+    They are runs of the store and those that this process noted; where there are none, they are
+    records, which other machines made. If a step has very many runs, only the first ones are read;
+    as their names are hashes, these are a fair sample.
     """
 
     def __init__(self, store):
         self.store, self.took, self.read = store, defaultdict(list), set()
 
-    def note(self, step, args, seconds):
-        """Note how many seconds a run of a step took. Its numerics tell the profiles apart."""
-        self.took[step, *(args.get("numerics") or {}).values()].append(seconds)
+    def note(self, step, args, seconds, origin="run"):
+        """Note how many seconds a run of a step took.
+
+        Its numerics tell the profiles apart. They do not tell apart records in float32, which only
+        steps without a training have, so these are not noted.
+        """
+        numerics = tuple((args.get("numerics") or {}).values())
+        if origin == "run" or "float32" not in numerics:
+            self.took[origin, step, *numerics].append(seconds)
 
     def median(self, spec):
         """Return the median seconds of runs like that of a Spec, or None where none is known."""
@@ -75,8 +82,9 @@ class Clock:
             self.read.add(spec.step)
             for run in islice(self.store.every(f"{spec.step}-*"), SAMPLE):
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
-                    self.note(spec.step, run.spec["args"], run.cost)
-        took = self.took[spec.step, *(spec.args.get("numerics") or {}).values()]
+                    self.note(spec.step, run.spec["args"], run.cost, run.origin)
+        key = spec.step, *(spec.args.get("numerics") or {}).values()
+        took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
 
     def forecast(self, specs):
