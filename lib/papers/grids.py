@@ -137,8 +137,8 @@ def shape(name, family="bert"):
 class Own(str):
     """An Own is the name of a profile, with the reader's data, model, or both.
 
-    data: a file of the reader (lib.data.own), or "". model: the full path of a folder, or "". Raises
-    ValueError for data without a model at toy.
+    data: a file of the reader (lib.data.own), or "". model: the full path of a folder, or "".
+    Raises ValueError for data without a model at toy.
     """
 
     def __new__(cls, profile, data="", model=""):
