@@ -300,7 +300,7 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     beside: the number of rows, in the order of drawing, on which any run of the task may train or
       select. Unseen rows are drawn behind these. The default is `rows` and `held_out` together, or
       0 where the source has official unseen rows. Raises ValueError where it is smaller than both
-      together, or where `rows` is None.
+      together, where `rows` is None, or with `in_order`.
     in_order: whether to train on the first rows of the file and to hold out its last ones; by
       default rows are drawn.
     """
