@@ -43,7 +43,7 @@ def rows(line, scale=SCALE, seeds=None):
 
 @cache
 def at(artefact, scale, seeds=()):
-    """Return the rows of some pages at these seeds, and the rows of the searches behind networks."""
+    """Return the rows of some pages at these seeds, with the rows of searches behind networks."""
     found = [row for page in artefact.split("; ") for row in planned(page, scale, seeds)]
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
