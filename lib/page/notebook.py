@@ -31,7 +31,7 @@ MOST = (100_000, 2**31 - 1)
 
 @dataclass(frozen=True)
 class Parameter:
-    """A Parameter of a notebook has a type (of its items, if it is a list), a default and a remark."""
+    """A Parameter of a notebook has a type (a list has that of its items), a default, a remark."""
 
     type: type
     default: object
@@ -184,7 +184,7 @@ def normalised(text):
 
 # ---- STANDARD PAGES AND EXPERIMENTS
 def kept(path):
-    """Return what is committed of a notebook: defaults of parameters, and a digest of other cells."""
+    """Return what is committed of a notebook: its defaults, and a digest of its other cells."""
     others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
         for cell in json.loads(normalised(path.read_text()))["cells"]
