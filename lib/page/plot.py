@@ -142,7 +142,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
 
 
 def signed_log(axis):
-    """Make the x axis logarithmic outside -1 to 1, where values reach beyond 20."""
+    """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
     if max(map(abs, axis.get_xlim())) > 20:
         axis.set_xscale("symlog", linthresh=1)
         axis.xaxis.set_major_formatter("{x:g}")
