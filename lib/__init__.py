@@ -1,14 +1,17 @@
-"""Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands.
+"""This package has the models, trainers and measurements of the workbook.
 
-What a loop of your own calls is here, without Spec or store: `rows`, `dataset`, `network`, `fit`,
-`rank`, `operate`, `save`; `lab` makes what method notebooks train on. Each imports what it needs
-when it is called.
+`python -m lib --help` lists the commands. The functions here serve a loop of your own, without Spec
+or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`. `lab` makes what method
+notebooks train on. Each function imports what it needs when it is called.
 """
 
 
 def load(name, profile="toy", keep=False, **wanted):
-    """Open a finished run: `load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)`, or
-    by its name; see lib.export.opened.load."""
+    """Open a finished run, by a line of a notebook's grid or by its name; see
+    lib.export.opened.load.
+
+        load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
+    """
     from lib.export import opened
 
     return opened.load(name, profile, keep, **wanted)
@@ -23,8 +26,9 @@ def rows(place):
 
 
 def dataset(splits):
-    """Return the Splits of `rows` as a `datasets.DatasetDict` with the columns a, b (of pairs),
-    label.
+    """Return the Splits of `rows` as a `datasets.DatasetDict`.
+
+    Its columns are a, b (of pairs of texts) and label.
     """
     import datasets
 
@@ -36,8 +40,9 @@ def dataset(splits):
 
 
 def network(folder, task, dropout=0.1, seed=0):
-    """Return (model, tokenizer) of a saved encoder, under the head that a Task needs; a head that
-    is not in the folder is drawn from the seed.
+    """Return (model, tokenizer) of a saved encoder, under the head that a Task needs.
+
+    A head that is not in the folder is drawn from the seed.
     """
     from lib.train import heads
 
@@ -45,10 +50,12 @@ def network(folder, task, dropout=0.1, seed=0):
 
 
 def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
-    """Train a model in place on the labels of `rows` (a lib.train.options.Train says how).
+    """Train a model in place on the labels of `rows`.
 
-    Returns the metrics of its development rows and {"steps", ...}. Raises FloatingPointError where
-    the loss is not finite.
+    Returns the metrics of its development rows, with the training's own such as "steps". Raises
+    FloatingPointError where the loss is not finite.
+
+    train: a lib.train.options.Train.
     """
     from lib.train.learn import Lab
 
@@ -57,9 +64,12 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
 
 
 def lab(count=2000, seed=0):
-    """Return (Lab, encoder) of the method notebooks: is a generated sentence in order, or have two
-    words changed places? `count` rows to train on, 4,000 to judge by. The encoder is new: 2 layers,
-    96 channels, 12 heads, 384 neurons.
+    """Return (Lab, encoder) of the method notebooks.
+
+    The task is whether a generated sentence is in order, or two of its words have changed places.
+    The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
+
+    count: how many rows to train on; 4,000 others are judged.
     """
     from pathlib import Path
     from tempfile import mkdtemp
@@ -82,8 +92,9 @@ def lab(count=2000, seed=0):
 
 
 def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
-    """Return how much the loss on the rows of a Split needs each head [L, A] and each neuron [L,
-    F]: first-order Taylor scores (GhostBERT, section 2.3).
+    """Return how much the loss on a Split needs each head [L, A] and each neuron [L, F].
+
+    These are first-order Taylor scores (GhostBERT, section 2.3).
     """
     from lib.steps import importance
     from lib.train import heads
@@ -95,8 +106,10 @@ def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
 
 
 def operate(model, op, **more):
-    """Change a model in place by one operation, such as {"op": "cut", "heads": 3}; see
-    lib.model.surgery.operate."""
+    """Change a model in place by one operation, such as {"op": "cut", "heads": 3}.
+
+    See lib.model.surgery.operate.
+    """
     from lib.model import surgery
 
     return surgery.operate(model, op, **more)

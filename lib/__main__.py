@@ -1,7 +1,7 @@
-"""The command line: `python -m lib run ghostbert --profile toy`.
+"""This module is the command line: `python -m lib run ghostbert --profile toy`.
 
-Each command is one function. Its docstring is its help. It imports what it needs, so that a command
-starts with little.
+Each command is one function, and its docstring is its help. It imports what it needs, so that a
+command starts fast.
 """
 
 import argparse
@@ -19,7 +19,7 @@ COMMANDS = {}
 
 
 def command(*arguments):
-    """Register a function as a command; arguments: (name or flags, keywords) of argparse."""
+    """Register a function as a command; arguments: (flags, keywords) of argparse, as `option`."""
 
     def register(function):
         COMMANDS[function.__name__] = (function, arguments)
@@ -48,7 +48,7 @@ PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all with
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
-LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
+LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them, such as 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL)
 PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
@@ -59,8 +59,9 @@ RUN = option("run", help="a run: step-identity/seed, or enough of it to be the o
 
 
 def named(args):
-    """Return (the profile of a command, with the reader's own data and model, and the values of all
-    parameters of notebooks that it names).
+    """Return (the profile of a command, the values of the notebooks' parameters that it names).
+
+    The profile has the reader's own data and model, where the command names some.
     """
     from lib.papers import grids
 
@@ -70,12 +71,11 @@ def named(args):
 
 
 def read(args):
-    """Return the notebooks of a command's pattern: ({path: {variable: rows}}, {path: error},
-    store).
+    """Return the notebooks of a command: ({path: {variable: rows}}, {path: error}, store).
 
-    The second has the notebooks whose Specs cannot be made, because data are not at hand, or a
-    parameter, data or model does not suit. Notebooks that lack a parameter which the command names
-    are left out.
+    The second dict has the notebooks whose Specs cannot be made, because data are not at hand, or
+    because a parameter, the data or the model does not suit. Notebooks that lack a parameter which
+    the command names are left out.
     """
     from lib.page import notebook
     from lib.runs.store import Store
@@ -95,7 +95,7 @@ def read(args):
 
 
 def report_lost(lost):
-    """A line for each reason, which is told once for all that wait for the same input."""
+    """Print a line for each reason why runs are lost, once for all that wait for one input."""
     reasons = {}
     for spec, why in lost.items():
         reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(spec.name)
@@ -106,7 +106,7 @@ def report_lost(lost):
 
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
-    """make the missing runs and, as they come, every table, figure and page"""
+    """Make the missing runs and, as they come, every table, figure and page."""
     from lib.page import notebook
     from lib.page.report import Book
     from lib.runs import sweep
@@ -129,13 +129,13 @@ def run(args, make=True):
 
 @command(*PAGES)
 def report(args):
-    """make tables, figures and pages from the runs that are there"""
+    """Make tables, figures and pages from the runs that are there."""
     return run(args, make=False)
 
 
 @command(*PAGES, WORKERS)
 def plan(args):
-    """what a run of these notebooks would take; all work in hand, and what did not finish"""
+    """Print what a run of these notebooks would take, all work in hand, and what did not finish."""
     from lib import data
     from lib.page import notebook
     from lib.papers.grids import of, own_lines
@@ -166,7 +166,7 @@ def plan(args):
 
 @command(RUN)
 def show(args):
-    """one run: its scores, how it was made, its status and all metrics"""
+    """Print one run: its scores, how it was made, its status and all metrics."""
     from lib.export import card, opened
     from lib.runs.spec import from_json
 
@@ -187,7 +187,7 @@ def show(args):
     option("--keep", action="store_true", help="make the run again where it kept no weights"),
 )
 def export(args):
-    """write a run's model as a folder that transformers opens, checked, with a model card"""
+    """Write a run's model as a folder that transformers opens, checked, with a model card."""
     from lib.export import card, export, opened
 
     run = opened.weights(opened.named(args.run), args.keep)
@@ -208,7 +208,7 @@ def export(args):
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
 )
 def evidence(args):
-    """make and record the missing runs of the central claims at mini, round by planned seed"""
+    """Make and record the missing runs of the central claims at mini, seed by planned seed."""
     from lib.page import evidence as queue
     from lib.runs.store import Store
 
@@ -216,7 +216,7 @@ def evidence(args):
     if args.list:
         print(*queue.listed(claims, store), sep="\n")
         return 0
-    os.nice(10)  # the workers too
+    os.nice(10)  # Workers inherit it.
     lost = queue.gather(claims, store, args.workers, backend=args.backend)
     report_lost(lost)
     return bool(lost)
@@ -224,7 +224,7 @@ def evidence(args):
 
 @command(option("--write", action="store_true", help="write the files of what is there"))
 def verify(args):
-    """compute records, runs of all grids and verdicts again, and hold them to committed files"""
+    """Compute records, runs of all grids and verdicts again, and hold them to committed files."""
     from lib.page import verify as evidence
     from lib.runs.store import Store
 
@@ -237,7 +237,7 @@ def verify(args):
 
 @command(option("name"))
 def fetch(args):
-    """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
+    """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -249,7 +249,7 @@ def fetch(args):
 
 @command()
 def tidy(args):
-    """strip the notebooks and note their digests; standard pages are made of them from then on"""
+    """Strip the notebooks and note their digests. Standard pages are made of them from then on."""
     from lib.page import notebook
 
     for path in notebook.tidy():
@@ -268,13 +268,13 @@ def main(words=None):
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # A kill ends as Ctrl-C does.
     try:
         return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except Exception as error:  # one of a printed table that was changed can be of any kind
+    except Exception as error:  # A printed table that was changed raises errors of any kind.
         tables = [line for line in committed.changed() if line.startswith("data/published/")]
         usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
         if not usual and not tables:

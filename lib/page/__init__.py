@@ -1,3 +1,4 @@
-"""From notebooks to pages: parameters checked, notebooks executed by papermill, HTML and an index.
-Free of torch.
+"""This folder makes pages of notebooks: it checks parameters, executes notebooks and writes HTML.
+
+It is free of torch.
 """

@@ -1,13 +1,13 @@
-"""Artefact: what a notebook makes, written whole with where it came from.
+"""This module is what a notebook calls: it shows tables and figures and writes them as files.
 
     page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
     runs = page.runs(grid, recorded)
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
 
-A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
-table is written to `<id>.csv`. `<id>.json` says which runs, which code and when. What has
-no run to show yet is a sentence instead. Experiments have folders of their own below
-`figures/scratch/` (lib.page.notebook.place).
+A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
+`<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were used, by which
+code and when. What has no run to show yet is a sentence instead. Experiments have folders of their
+own below `figures/scratch/` (lib.page.notebook.place).
 """
 
 import io
@@ -36,13 +36,14 @@ from lib.runs.execute import commit
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-MADE = {"run": "made here", "record": "recorded"}  # by the origin of a run
+# A page says by these words where a run comes from.
+MADE = {"run": "made here", "record": "recorded"}
 
 
 def put(markdown, html=""):
-    """Show text in Markdown, of which light pages are made too (lib.page.sheet).
+    """Show text in Markdown. Light pages are made of it too (lib.page.sheet).
 
-    html: the same, where a page can show more than Markdown says.
+    html: the same content, where a page can show more than Markdown can.
     """
     forms = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
     if forms := {kind: text for kind, text in forms.items() if text}:
@@ -51,30 +52,34 @@ def put(markdown, html=""):
 
 @dataclass
 class Page:
-    """An open notebook: its parameters, the runs it used, the files it wrote."""
+    """A Page is an open notebook: it holds the parameters, the runs used and the files written."""
 
     id: str
     values: dict
     folder: Path
-    differs: tuple = ()  # sentences on what makes it an experiment
-    used: dict = field(default_factory=dict)  # name of a run: how it was made, or its state
+    # These sentences say what makes the page an experiment.
+    differs: tuple = ()
+    # By its name, each run has how it was made, or the state that it is in.
+    used: dict = field(default_factory=dict)
     files: list = field(default_factory=list)
 
     @cached_property
     def scope(self):
-        """The profile as grids know it: with the reader's own data and model."""
+        """Return the profile as grids know it, with the reader's own data and model."""
         return grids.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):
-        """Sentences on what is the reader's own; none where all is the profile's."""
+        """Return sentences on the reader's own data and model; none where there are none."""
         return grids.own_lines(self.scope)
 
     def collect(self, rows, on_missing="run"):
-        """Return the rows with their results (lib.runs.sweep.collect).
+        """Return the rows of a grid with their results (lib.runs.sweep.collect).
 
-        Missing runs are made here, unless a batch made them before. Why some are still missing
-        stands below the cell. on_missing: "skip" makes none, and tells of none.
+        Missing runs are made here, unless the page is made by a command, which made them before.
+        The page says why a run is still missing.
+
+        on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
         """
         lost, specs = {}, [row["spec"] for row in rows]
         if on_missing == "run" and not os.environ.get(notebook.BATCH):
@@ -83,7 +88,7 @@ class Page:
                 lost = sweep.make(specs)
         frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
-            return frame  # of the paper's verdicts, which are off
+            return frame  # Verdicts are off, so these runs do not count.
         there = {row["spec"].name: row for row in frame.to_dict("records")}
         for name, row in there.items():
             self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
@@ -96,10 +101,15 @@ class Page:
     def runs(self, grid, recorded=(), of=list):
         """Return the runs of a grid (lib.page.tables.Runs).
 
-        grid: rows, or a function that makes them for a profile and the page's parameters. The
-        page's own are made where they are missing. Those at mini, which the function makes too or
-        which are `recorded` (rows, or a function without arguments), are looked up. of: f(rows that
-        the function makes) -> other rows, such as those of the searches behind networks.
+        grid: rows, or a function that makes rows for a profile and the page's parameters. Its runs
+        are made where they are missing. Runs at mini are only looked up: a function makes their
+        rows too.
+
+        recorded: rows at mini to look up, or a function without arguments that makes them, where
+        `grid` is no function.
+
+        of: a function from the rows of the grid to other rows, such as the rows of the searches
+        behind networks.
         """
         if callable(grid):
             grid, recorded = of(grids.rows(grid, self.scope, self.values)), of(grid("mini"))
@@ -110,11 +120,15 @@ class Page:
         return Runs(made, there, self.scope)
 
     def table(self, frame, caption, name="", index=None):
-        """Write and show a table without its empty rows and columns, or a sentence where all are.
+        """Show and write a table without its empty rows and columns; an empty table is a sentence.
 
-        frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
-        name: tells several tables of one page apart. index: the name of the rows, or a list of
-        names of their levels. Its file has more columns than the page, see `lib.page.tables.seen`.
+        The file may have more columns than the page (`lib.page.tables.seen`).
+
+        frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make levels.
+
+        name: a word that tells several tables of one page apart.
+
+        index: the name of the rows, or a list with a name for each of their levels.
         """
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
@@ -137,16 +151,19 @@ class Page:
         put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
 
     def note(self, lines, mark="", fold=""):
-        """Show remarks below a table or figure; folded away under the words `fold`, where given."""
+        """Show remarks below a table or figure.
+
+        mark: text before each remark. fold: the words under which the remarks are folded away.
+        """
         text = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
         if text and fold:
             text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"
         put(text)
 
     def figure(self, figure, data, name="", exact=False):
-        """Write and show a figure with the data it draws, or a sentence where there is none.
+        """Show and write a figure and the data that it draws; without data it is a sentence.
 
-        A line above a toy figure says that it is one, unless what it shows is exact at any scale.
+        A line above a figure at toy says so, unless the figure shows what is exact at any scale.
         """
         if data.dropna(how="all").empty:
             plt.close(figure)
@@ -174,15 +191,21 @@ class Page:
         self.files.append(name)
 
     def finish(self, checks=(), *deviations, claims=None, answer=()):
-        """Show verdicts, deviations and failures; write the provenance. It ends every page.
+        """Show verdicts and deviations, and write where the page came from; it ends each page.
 
-        The verdicts are those of `lib.page.claims` on the claims that name the page, or on
-        `claims`, ids of others; on a page of toy runs they rest on mini. checks: Verdicts on
-        printed numbers that the page itself computes. deviations: each {profile: lines} of a paper.
-        Those of the page's profile are shown, and those of every profile that it judges. A page on
-        a reader's own data or model has no verdict, and says what is the reader's instead. answer:
-        lines on what the page answers, where it is not what its verdicts say. They stand below its
-        title and end a command.
+        The verdicts are on the claims that name the page (`lib.page.claims`). On a page at toy they
+        rest on runs at mini. A page on a reader's own data or model has no verdict, and says what
+        is the reader's own instead.
+
+        checks: Verdicts on printed numbers that the page itself computes.
+
+        deviations: {profile: sentences} of each paper. Shown are the sentences of the page's
+        profile, and of the profile that verdicts rest on.
+
+        claims: the ids of the claims to judge instead.
+
+        answer: sentences on what the page answers, where its verdicts do not say it. They stand
+        below its title, and a command ends with them.
         """
         names, at = source.of_page(self.id) if claims is None else claims, self.scope[:]
         if self.mine:
@@ -216,11 +239,13 @@ class Page:
 
 
 def start(name, namespace):
-    """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
+    """Open the page of notebook `name` in its bootstrap cell.
 
-    Raises ValueError or TypeError for a misspelt, mistyped or impossible parameter, also one that
-    papermill injected. The global `profile` becomes one with the reader's own data and model, where
-    the parameters name some.
+    The variable `profile` of the notebook becomes one with the reader's own data and model, where
+    the parameters name some. Raises ValueError or TypeError for a parameter that is misspelt,
+    mistyped or impossible, also for one that papermill injected.
+
+    namespace: the globals of the kernel.
     """
     plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
@@ -236,16 +261,17 @@ def start(name, namespace):
 
 
 def drawn(figure):
-    """Return a figure as the text of an SVG."""
+    """Return a figure as the text of an SVG file."""
     with io.StringIO() as buffer:
         figure.savefig(buffer, format="svg", metadata=plot.described(figure))
         return buffer.getvalue()
 
 
 def show(figure, file="", svg=""):
-    """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive.
+    """Show a figure. It need not belong to a file, such as one that a reader's knobs drive.
 
-    file: the name of its picture, which stands on the light page. svg: as `drawn`, where it was.
+    file: the name of the figure's PNG file, to which the light page links. svg: what `drawn`
+    returned, where it was called before.
     """
     svg = svg or drawn(figure)
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
@@ -258,8 +284,10 @@ def show(figure, file="", svg=""):
 def explore(function, **knobs):
     """Show the figure that a function returns, with knobs for a reader in JupyterLab.
 
-    knobs: as ipywidgets takes them; nothing is shown where a list of values is empty. Elsewhere it
-    is one picture, of the function's own defaults, else of the first values.
+    Elsewhere it is one picture: arguments have the function's own defaults, else the first value of
+    their knob. Nothing is shown where a knob has an empty list of values.
+
+    knobs: what ipywidgets.interact takes, by the name of an argument.
     """
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""Parts of the tables of the pages on BERMo. Free of torch."""
+"""This module makes parts of the tables of the pages on BERMo. It is free of torch."""
 
 from lib.measure import compare
 from lib.papers import bermo, published
@@ -7,7 +7,8 @@ from lib.papers import bermo, published
 def repaired(table, rows):
     """Return a printed table of probing scores as text, with our names of the tasks.
 
-    rows: the columns that name its rows. A cell that arithmetic corrects is put right and marked †.
+    A cell that arithmetic corrects has the corrected value and the mark †. rows: the columns that
+    name the rows of the table.
     """
     frame = published.printed("bermo", table)
     frame.index = frame[rows].fillna("").agg(" ".join, axis=1).str.strip()
@@ -19,20 +20,21 @@ def repaired(table, rows):
 
 
 def printed(table, by=("Model",), rename=()):
-    """Table 2, 4 or 5 as a part of a page's table, see `lib.papers.published.rows`."""
+    """Return Table 2, 4 or 5 as a part of a page's table (`lib.papers.published.rows`)."""
     rows = published.rows("bermo", table, list(by), columns=rename)
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
 
 def measured(frame, source, by=("model",)):
-    """Return a collected frame as a part of Table 2, 4 or 5, its rows named by the columns `by`."""
+    """Return a collected frame as a part of Table 2, 4 or 5; the columns `by` name its rows."""
     columns = {task: [c for c in bermo.COLUMNS if c.task == task] for task in set(frame["task"])}
     return compare.by_task(frame, columns, source, by)
 
 
 def gains(part, label="{}"):
-    """Return {task: points} by which a printed part has BERMo above BERT, by the first metric of
-    each task. label: of its rows.
+    """Return {task: points} by which BERMo is printed above BERT, by each task's first metric.
+
+    part: what `printed` returned. label: a pattern of the names of its rows, with {} for the model.
     """
     first = {column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)}
     ours, theirs = (part[label.format(name)] for name in ("BERMo", "BERT"))

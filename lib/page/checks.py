@@ -1,11 +1,12 @@
-"""Checks: formulas over printed cells, as claims and inconsistencies have them. Free of torch.
+"""This module computes formulas over printed cells. Claims and inconsistencies are written as such.
 
     value("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
 
-A formula is an expression of Python. It reads cells of one paper, settings and axes of what the
+A formula is an expression of Python. It reads cells of one paper, settings and labels of what the
 profile `paper` makes, and counts and operations of this code. A key names a row by its first
-columns: the whole text or how it begins, "*" for any. Numbers are exact fractions, and a cell
-without a number is its text. Which cells a formula read is told with its value.
+columns: by a whole text, by how the text begins, or by "*" for any. Numbers are exact fractions,
+and a cell without a number is its text. The value of a formula comes with the cells that it read.
+The module is free of torch.
 """
 
 import math
@@ -27,7 +28,7 @@ PAPERS = {
     "bermo": "BERMo",
     "nas": "NAS pruning",
 }
-# Options by their place in a Spec, which leaves out what is a default.
+# A Spec leaves out a default; it stands in the class of options by its place in the Spec.
 OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.Warmup}
 OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": options.Gates}
 
@@ -41,9 +42,9 @@ def lines(name):
 
 @cache
 def claims():
-    """Return {id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last.
+    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper, ours last.
 
-    A claim of `plan.csv` has its seeds from there, and as `planned` its row.
+    A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`.
     """
     found, plan = {}, {row["claim"]: row for row in lines("plan")}
     for paper in (*PAPERS, "own"):
@@ -57,10 +58,11 @@ def claims():
 
 
 def effects(claim):
-    """Return {(cell, task): value} that the paper prints of the cells of a claim.
+    """Return {(cell, task): value} that the paper prints for the cells of a claim.
 
-    A row of `effects.csv` has a formula for each of its tasks, "{task}" in it. A mean over tasks is
-    named by all of them, in order, with "/" between: so it stands beside the mean over these alone.
+    A row of `effects.csv` has one formula for several tasks, with "{task}" in it. The mean over
+    tasks is named by all of them, in order, with "/" between them. So it stands beside the measured
+    mean over these tasks alone.
     """
     paper, found = claims()[claim]["paper"], {}
     for row in (row for row in lines("effects") if row["claim"] == claim):
@@ -71,7 +73,7 @@ def effects(claim):
 
 
 def number(text):
-    """Return the exact number, None for a cell without one, else the text."""
+    """Return the exact number that a text is, None for an empty cell, else the text itself."""
     try:
         return Fraction(text.replace(",", ""))
     except ValueError:
@@ -79,13 +81,13 @@ def number(text):
 
 
 def rounded(value, digits):
-    """Return the Fraction of so many digits, a half away from zero."""
+    """Return a value rounded to some digits, a half away from zero, as a Fraction."""
     scale, value = Fraction(10) ** digits, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
 
 class Cells:
-    """Printed cells of a paper by table, column and keys of the row; knows which ones it gave."""
+    """A Cells object reads the printed cells of a paper, and remembers which ones it gave."""
 
     def __init__(self, paper):
         self.paper, self.given = paper, {}
@@ -100,25 +102,25 @@ class Cells:
         return at
 
     def col(self, table, column, *keys):
-        """Return the values of a column in all rows of these keys."""
+        """Return the values of a column in all rows that the keys name."""
         rows = self.rows(table, keys)
         self.given |= {(table, column, i): line[column] for i, line in rows}
         return [number(line[column]) for _, line in rows]
 
     def cell(self, table, column, *keys):
-        """Return the value of a column in the one row of these keys."""
+        """Return the value of a column in the one row that the keys name."""
         (value,) = self.col(table, column, *keys)
         return value
 
     def row(self, table, span, *keys):
-        """Return the values of one row in the columns of a span "A:B"; empty ones are left out."""
+        """Return the values of one row in the columns of a span "A:B"; empty cells are left out."""
         names = list(lines(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
 
     def off(self, table, span, average, labels=1):
-        """Return the rows that are whole and whose average is not the mean of the span."""
+        """Return the keys of complete rows whose printed average is not the mean of the span."""
         keys = [list(line.values())[:labels] for line in lines(f"{self.paper}/{table}")]
         parts = [
             (key, self.cell(table, average, *key), self.row(table, span, *key)) for key in keys
@@ -129,11 +131,14 @@ class Cells:
 
 
 def setting(page, step, path, **labels):
-    """Return the set of values that a setting has at the profile paper: exact numbers, or text.
+    """Return the set of values that a setting has at the profile `paper`: exact numbers, or text.
 
-    It is looked for in the Specs of a step that the grid of a page makes, and in all that they rest
-    on. path: of the setting in the arguments of the step, "train.epochs". labels: of the rows that
-    count. Raises ValueError where no Spec has it.
+    The setting is read from the Specs of a step that the grid of a page makes, and from all Specs
+    that these rest on. Raises ValueError where no Spec has it.
+
+    path: the place of the setting in the arguments of the step, such as "train.epochs".
+
+    labels: the labels of the rows that count.
     """
     rows = [row for row in made(page) if labels.items() <= row.items()]
     specs, found = {row["spec"] for row in rows}, set()
@@ -151,16 +156,16 @@ def setting(page, step, path, **labels):
 
 
 def axis(page, column):
-    """Return the set of labels of the rows of a page in a column at paper: exact numbers,
-    or text."""
+    """Return the set of labels in a column of a page's grid at the profile `paper`."""
     told = {row.get(column) for row in made(page)} - {None}
     return {number(str(value)) for value in told}
 
 
 def counted(what, shape="bert-base", **options):
-    """Return a count of an encoder by `lib.measure.cost`: what is "flops", "parameters",
-    "ghost_flops" or "ghost_parameters". options: heads, and those of ghosts, of which there are
-    none without any.
+    """Return a count of an encoder by `lib.measure.cost`.
+
+    what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: the kept heads, the
+    convention, and options of ghosts; there are no ghosts without such an option.
     """
     from lib.papers import ghostbert
 
@@ -170,7 +175,7 @@ def counted(what, shape="bert-base", **options):
 
 
 def net(name, convention="with projection"):
-    """Parameters in millions of one of EfficientBERT's networks (`lib.search.net.parameters`)."""
+    """Return the parameters of one of EfficientBERT's networks, in millions."""
     from lib.papers import efficientbert
     from lib.search.net import parameters
 
@@ -178,15 +183,16 @@ def net(name, convention="with projection"):
 
 
 def operation(name, *operands):
-    """Return what our operation of a printed name gives."""
+    """Return the value of our operation with a printed name, at some operands."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
 def ours(place, *args, **keywords):
-    """Return what another count of this code gives: ours("search.net:ffn_parameters", 768, 3072).
-    The name of a shape stands for it.
+    """Return another count of this code, such as ours("search.net:ffn_parameters", 768, 3072).
+
+    The name of a shape (lib.measure.cost.SHAPES) stands for the shape.
     """
     module, name = place.split(":")
     args = [cost.SHAPES.get(each, each) for each in args]
@@ -194,7 +200,7 @@ def ours(place, *args, **keywords):
 
 
 def given(text, constants="", **names):
-    """Return what a printed expression gives: given("c * x^2", "c = 2", x=3) is 18."""
+    """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18."""
     names |= vars(math) | {"max": max}
     for each in filter(None, (constants or "").split("; ")):
         name, value = each.split(" = ")
@@ -204,7 +210,7 @@ def given(text, constants="", **names):
 
 @cache
 def made(page):
-    """Return the rows of the grid of a page at the profile paper, made without its data."""
+    """Return the rows of a page's grid at the profile `paper`, made without the data."""
     from lib.page import notebook
 
     (path,) = notebook.find([page])
@@ -214,21 +220,24 @@ def made(page):
 
 FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)
 FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
-# "all" reads every cell
+# The builtin `all` would stop at the first cell that fails, and not read the others.
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
 OURS = dict(setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours)
 
 
 def value(paper, formula):
-    """Return (what a formula gives, {(table, column, row): text} of the cells that it read)."""
+    """Return (the value of a formula, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
     own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
 
 
 def agrees(value, printed):
-    """Whether the value of a formula is a printed text: true, the same, or so when rounded; of a
-    set, its only value."""
+    """Return whether the value of a formula agrees with a printed text.
+
+    It does where it is True, is the printed number, or becomes it when rounded to as many digits. A
+    set agrees by its only value.
+    """
     told = number(printed)
     if isinstance(value, set):
         return len(value) == 1 and agrees(*value, printed)
@@ -239,10 +248,9 @@ def agrees(value, printed):
 
 
 def inconsistencies():
-    """Return the rows of `inconsistencies.csv`, the value that contradicts the print computed
-    again.
+    """Return the rows of `inconsistencies.csv`, each with the value that contradicts the print.
 
-    `found` is that value, None where a row contradicts without a formula.
+    It is computed again as `found`, which is None where a row contradicts without a formula.
     """
     return [
         row | {"found": value(row["paper"], row["how"])[0] if row["how"] else None}

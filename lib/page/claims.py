@@ -1,9 +1,10 @@
-"""The verdicts on claims, whoever shows them: a page, the scorecard, `verify`. Free of torch.
+"""This module gives the verdicts on claims to a page, to the scorecard and to `verify`.
 
     judged(["G1"])["G1"]
 
-A row of `claims.csv` is judged by its cells, from the runs of the grids of its pages
-(`lib.measure.claims`); arithmetic and settings by their formula (`lib.page.checks`).
+A row of `claims.csv` is judged by its cells, from the runs of its pages' grids
+(`lib.measure.claims`). Arithmetic and settings are judged by a formula (`lib.page.checks`). The
+module is free of torch.
 """
 
 import csv
@@ -12,7 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 from math import isfinite
 
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
+from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.measure import cells, claims, stats
 from lib.page import checks, notebook, verdicts
@@ -22,7 +23,7 @@ from lib.runs.spec import ancestry, known
 from lib.runs.store import Store
 
 SCALE = "mini"
-# words of `plan.csv` that no seed changes
+# The plan gives these words to claims whose verdict no seed changes.
 FINAL = {"not decidable at mini": "NOT_DECIDABLE", "not testable": "NOT_TESTABLE"}
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
 
@@ -31,9 +32,10 @@ COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
 
 
 def rows(line, scale=SCALE, seeds=None):
-    """Return the rows of the grids of a claim's pages that its cells name, at these seeds.
+    """Return the rows of the grids of a claim's pages that the cells of the claim name.
 
-    seeds: the planned ones unless told; those of the pages where none are planned.
+    seeds: the planned seeds, unless others are given. Where no seeds are planned, they are the
+    seeds of the pages.
     """
     seeds = claims.seeds(line["seeds"]) if seeds is None else seeds
     return cells.named(cells.parsed(line["cells"]), at(line["artefact"], scale, tuple(seeds)))
@@ -41,9 +43,7 @@ def rows(line, scale=SCALE, seeds=None):
 
 @cache
 def at(artefact, scale, seeds=()):
-    """Return the rows of all grids of some pages, with the searches behind networks, at these
-    seeds.
-    """
+    """Return the rows of some pages at these seeds, with the rows of searches behind networks."""
     found = [row for page in artefact.split("; ") for row in planned(page, scale, seeds)]
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
@@ -51,9 +51,9 @@ def at(artefact, scale, seeds=()):
 
 @cache
 def planned(page, scale, seeds=()):
-    """Return the rows of a page at a scale, at these seeds where it takes some.
+    """Return the rows of a page at a scale, at these seeds where the page takes seeds.
 
-    What a page looks up beside the rows of its variable `grid` is of mini.
+    Outside mini these are the rows of the variable `grid` alone: all other variables are of mini.
     """
     (path,) = notebook.find([page])
     values = {"profile": scale}
@@ -69,14 +69,16 @@ def planned(page, scale, seeds=()):
 def judged(names=None, store=None, scale=SCALE):
     """Return {id: Verdict} of some claims, or of all.
 
-    scale: mini, whose seeds are planned, or paper. Central claims at mini are read after Holm over
-    those of their paper; what is not among the names is taken from `verdicts.csv`. Raises
-    ValueError, naming the nearest, for an unknown claim.
+    The words of central claims at mini are read after Holm's correction over the central claims of
+    their paper. `verdicts.csv` has the p of the central claims that are not among the names. Raises
+    ValueError for an unknown claim, with the nearest one.
+
+    scale: mini, whose seeds are planned, or paper.
     """
     store, found = store or Store(), {}
     look = cache(partial(sweep.found, store=store))
     taught = cache(partial(teachers, scale, look))
-    with threadpool_limits(1):  # the products are small: more threads would but wait
+    with threadpool_limits(1):  # The products are small, so more threads would only wait.
         for name in checks.claims() if names is None else names:
             known("claim", name, checks.claims())
             found[name] = judge(checks.claims()[name], scale, look, taught)
@@ -84,9 +86,10 @@ def judged(names=None, store=None, scale=SCALE):
 
 
 def judge(line, scale, look, taught):
-    """Return the Verdict on a claim by itself.
+    """Return the Verdict on one claim by itself.
 
-    look: f(Spec) -> (run or None, state). taught: f(Spec) -> runs that it is to come near.
+    line: the row of the claim. look: a function from a Spec to (run or None, state). taught: a
+    function from a Spec to the runs that its model is to come near.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
@@ -113,8 +116,11 @@ def judge(line, scale, look, taught):
 
 
 def teachers(scale, look, spec):
-    """Runs that a model is to come near: the fine-tuned ones that it descends from, else the whole
-    model on its task."""
+    """Return the runs that a model is to come near.
+
+    They are the fine-tuned models of its task that it descends from, else the whole model of the
+    task.
+    """
     task = spec.args["data"]["task"]
     tuned = [each for each in ancestry([spec]) - {spec} if each.step == "finetune"]
     own = [each for each in tuned if each.args["data"]["task"] == task]
@@ -129,8 +135,8 @@ def undecided(line, why):
 def computed(line):
     """Return the Verdict on a claim by its formula.
 
-    Where the formula reads no cell, or asks what this code has or counts, a difference is
-    CONTRADICTED. Else printed values exclude each other.
+    A claim that fails is CONTRADICTED where its formula reads no cell, or asks what this code has
+    or counts. Otherwise the printed values exclude each other.
     """
     found, read = checks.value(line["paper"], line["check"])
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
@@ -149,7 +155,7 @@ def computed(line):
 
 
 def corrected(by_id):
-    """Return the Verdicts, with those on central claims read after Holm over their paper."""
+    """Return the Verdicts, where words of central claims are read after Holm's correction."""
     result = dict(by_id)
     words = recorded() | {id: (each.verdict, each.p) for id, each in by_id.items()}
     for paper in checks.PAPERS:
@@ -161,15 +167,13 @@ def corrected(by_id):
 
 
 def central(paper=None):
-    """Return the ids of the central claims of a paper, or of all."""
+    """Return the ids of the central claims of a paper, or of all papers."""
     own = checks.claims().items()
     return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
 
 
 def of_page(page):
-    """Return the ids of the claims that a page shows: all that are judged and name it, central
-    first.
-    """
+    """Return the ids of the claims that a page shows: all that are judged and name the page."""
     return [
         id
         for id, line in checks.claims().items()
@@ -186,7 +190,7 @@ HEAD = "claim cell task unit word estimate low high seeds printed p measured".sp
 
 @cache
 def recorded():
-    """Return {claim: (word, p)} of the committed `verdicts.csv`; none where it is not there."""
+    """Return {claim: (word, p)} of the committed `verdicts.csv`, empty where there is no file."""
     path = paths.records_root() / "verdicts.csv"
     text = path.read_text() if path.exists() else ""
     rows = [row for row in csv.DictReader(text.splitlines()) if row["cell"] == "verdict"]
@@ -194,10 +198,9 @@ def recorded():
 
 
 def lines(by_id):
-    """Return rows of `verdicts.csv` of Verdicts {id: Verdict}: one for each claim and each of its
-    cells.
+    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each claim and each cell.
 
-    What was measured is told in words where there is no cell.
+    A claim without cells has what was measured in words.
     """
     told = []
     for id, each in by_id.items():
@@ -214,16 +217,18 @@ def lines(by_id):
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
-BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
+# These marks stand before and behind what README shows.
+BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"
 FOUND = BLOCK.replace("scoreboard", "found")
-FIRST = 3  # findings that README shows
+FIRST = 3  # README shows so many findings.
 
 
 def scorecard(words):
-    """Return {paper: {what: how many of these have which word}} of the words {id: word} on all
-    claims.
+    """Return {paper: {kind of claim: how many claims have which word}}.
 
     Settings without a formula and background are not judged.
+
+    words: {id: word} of all claims.
     """
     found, every = {}, checks.claims().items()
     for paper, title in (checks.PAPERS | {None: "together"}).items():
@@ -239,14 +244,14 @@ def scorecard(words):
 
 
 def scoreboard(words):
-    """Return the scorecard as README shows it."""
+    """Return the scorecard as a table in Markdown, as README shows it."""
     rows = [["paper", *ROLES, "printed numbers"], ["---"] * 4]
     rows += [[title, *line.values()] for title, line in scorecard(words).items()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
 
 
 def told(found):
-    """Return {title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
+    """Return {title: sentences} of `data/found.md`, filled with figures of the Verdicts."""
     text = (paths.DATA / "found.md").read_text()
     parts = (part.strip().format_map(found) for part in text.split("\n\n"))
     return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
@@ -258,9 +263,7 @@ def listed(sentences):
 
 
 def posted(readme, by_id):
-    """Return the text of README with scoreboard and first findings of all Verdicts between their
-    marks.
-    """
+    """Return the text of README with a new scoreboard and new findings between their marks."""
     score = scoreboard({id: each.verdict for id, each in by_id.items()})
     first = dict(list(told(by_id).items())[:FIRST])
     for mark, text in ((BLOCK, score), (FOUND, listed(first))):
@@ -270,9 +273,9 @@ def posted(readme, by_id):
 
 
 def forest(by_id, ids):
-    """Return one row for each cell in points of some claims: what a forest plot draws.
+    """Return what a forest plot of some claims draws: a row for each cell in points.
 
-    A cell without its planned seeds has no interval.
+    A cell whose planned seeds are not all there has no interval.
     """
     import pandas as pd
 

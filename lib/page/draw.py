@@ -1,4 +1,4 @@
-"""Drawings of EfficientBERT: networks, with a formula for each layer, and surfaces of formulas."""
+"""This module draws networks of EfficientBERT, and surfaces of its formulas."""
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -9,8 +9,8 @@ from lib.page import plot
 def network(axis, net, title="", before=None):
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
-    In a bar stand the layer's formula, how many networks of it are stacked, and their size as a
-    ratio. What differs from the network `before` is vermilion.
+    In a bar stand the formula of the layer, how many copies of the layer are stacked, and its width
+    as a ratio. What differs from the network `before` is vermilion.
     """
     count = len(net.layers)
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
@@ -32,16 +32,17 @@ def network(axis, net, title="", before=None):
 def surface(axis, grid, z, title="", view=(28, -125)):
     """Draw a surface of Figure 5 on a 3-d axis.
 
-    z: heights as `lib.search.surface.symlog` gives them; ticks are plain numbers.
+    z: heights as `lib.search.surface.symlog` gives them; the ticks show plain numbers. view:
+    elevation and angle in degrees.
     """
     x, y = np.meshgrid(grid, grid)
     at = np.arange(z.size).reshape(z.shape)
     a, b, c, d = at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]
-    halves = (a, b, c), (b, c, d)  # cut along x + y = constant, as cliffs often are
+    halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look)
-    heights = z.ravel()[triangles]  # the mean of three corners would stripe a cliff
+    heights = z.ravel()[triangles]  # Means of three corners would stripe a cliff.
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)
     axis.set_title(title, fontsize=10, y=0.99)

@@ -1,5 +1,6 @@
-"""Equations and links in the text of a page. A page has no script and needs no network: LaTeX
-becomes a picture, and a link to a notebook one to its page.
+"""This module prepares the text of a page, which has no script and needs no network.
+
+An equation in LaTeX becomes a picture, and a link to a notebook becomes a link to its page.
 """
 
 import base64
@@ -16,8 +17,9 @@ NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 
 
 def readable(markdown):
-    """Return the text of a cell as a page shows it; code stays as it is. Raises ValueError where
-    matplotlib cannot set an equation.
+    """Return the Markdown text of a cell as a page shows it; code stays as it is.
+
+    Raises ValueError where matplotlib cannot set an equation.
     """
     parts = CODE.split(markdown)
     parts[::2] = [NOTEBOOK.sub(r"](\1.html)", EQUATION.sub(drawn, part)) for part in parts[::2]]
@@ -25,12 +27,13 @@ def readable(markdown):
 
 
 def drawn(match):
-    """Return the picture of an equation: $$...$$ on a line of its own, $...$ within the text."""
+    """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within the text."""
     own, text, picture = bool(match[1]), " ".join((match[1] or match[2]).split()), io.BytesIO()
     shown = text.replace(r"\frac", r"\dfrac") if own else text
     look = FontProperties(size=13 if own else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")
-    picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)  # the day
+    # The metadata hold the day.
+    picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)
     place = "max-width:100%" if own else f"vertical-align:-{depth:.1f}pt"
     return (
         f'<img class="equation" alt="{html.escape(text)}" style="{place}" '

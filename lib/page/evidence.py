@@ -1,9 +1,9 @@
-"""Evidence: the missing runs of the central claims at mini, each recorded as it finishes.
+"""This module makes the missing runs of the central claims at mini, and records each at once.
 
-What a claim rests on are the rows of its pages' grids that its cells name, at its planned seeds
+A claim rests on the rows of its pages' grids that its cells name, at its planned seeds
 (`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
-order of `data/published/plan.csv`; claims that are not in it come last.
-Weights that no missing run of any claim needs are deleted, so that a round fits on a small disk.
+order of `data/published/plan.csv`; claims that are not in the plan come last. Weights that no
+missing run of any claim needs are deleted, so that a round fits on a small disk.
 """
 
 import shutil
@@ -18,21 +18,21 @@ from lib.runs import sweep
 from lib.runs.spec import ancestry
 from lib.steps import STEPS
 
-# steps whose runs pages show beside the networks that they found
+# Pages show the runs of these steps beside the networks that they found.
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
 def chosen(names=()):
-    """Claims by name, as rows of claims.csv: all that are central or our own questions without one.
+    """Return the rows of claims.csv with these ids, or all central claims and our own questions.
 
-    Raises ValueError naming the nearest.
+    Raises ValueError for an unknown claim, with the nearest one.
     """
     there = {id: c for id, c in checks.claims().items() if c["role"] in ("central", "own")}
     return list(grids.picked("claim", there, names).values())
 
 
 def cells(claim):
-    """Return {seed: the Specs of a claim, each once} of its planned seeds."""
+    """Return {planned seed: the Specs of a claim at this seed, each once}."""
     there = rows(claim)
     return {
         seed: list(dict.fromkeys(row["spec"] for row in there if row.get("seed", seed) == seed))
@@ -49,7 +49,7 @@ def rounds(claims):
 
 
 def gather(claims, store, workers=None, backend="local"):
-    """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
+    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in a line}."""
     wanted = rounds(claims)
     results = {*wanted, *found_by(wanted)}
     keep(results, store)
@@ -60,7 +60,7 @@ def gather(claims, store, workers=None, backend="local"):
         keep([spec] if spec in results else [], store)
         for name, parent in spec.parents.items():
             needed[parent] -= 1
-            pinned = spec.inputs[name].seed is not None  # it is for all seeds
+            pinned = spec.inputs[name].seed is not None  # A pinned input is for all seeds.
             if needed[parent] <= 0 and not pinned and STEPS[parent.step].weights:
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
@@ -74,14 +74,14 @@ def found_by(specs):
 
 
 def keep(specs, store):
-    """Record the finished runs among some Specs that have no record."""
+    """Record the finished runs of some Specs that have no record yet."""
     for run in map(store.find, specs):
         if run and run.origin == "run":
             store.record(run)
 
 
 def listed(claims, store):
-    """Yield a line for each claim: its planned seeds that are done, runs left, the committed word.
+    """Yield a line for each claim: its finished seeds, its missing runs, its committed word.
 
     `verify --write` commits the words that the records give.
     """

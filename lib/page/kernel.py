@@ -1,6 +1,7 @@
-"""The kernel of a page: forked as workers are (lib.runs.executors), with its imports there.
+"""This module starts the kernel of a page: it is forked as workers are (lib.runs.executors).
 
-It ends when the process that asked for it does. Where nothing is forked, jupyter_client starts it.
+So it has the imports of workers from the start. It ends with the process that asked for it. Where
+nothing is forked, jupyter_client starts the kernel.
 """
 
 import os
@@ -13,14 +14,14 @@ from lib.runs import executors
 
 
 class Forked(LocalProvisioner):
-    """Starts a kernel in a forked process."""
+    """A Forked provisioner starts a kernel in a forked process."""
 
     async def launch_kernel(self, cmd, *, env, **_):
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
         process = self.process = executors.context().Process(target=begin, args=args)
         process.start()
-        # what is asked of a subprocess.Popen
+        # jupyter_client asks for these attributes, which a subprocess.Popen has.
         process.stdin = process.stdout = process.stderr = None
         process.poll = lambda: process.exitcode
         process.wait = process.join
@@ -30,7 +31,7 @@ class Forked(LocalProvisioner):
 
 
 class Manager(AsyncKernelManager):
-    """A manager whose kernels are forked, where workers are."""
+    """A Manager has forked kernels wherever workers are forked."""
 
     async def _async_pre_start_kernel(self, **how):
         if executors.context().get_start_method() == "forkserver":
@@ -40,7 +41,7 @@ class Manager(AsyncKernelManager):
 
 
 def begin(words, env, cwd):
-    """What a forked process does to be a kernel; words: ipykernel's arguments."""
+    """Be a kernel, in a process that was just forked; words: the arguments of ipykernel."""
     import matplotlib
 
     os.setsid()
@@ -48,5 +49,5 @@ def begin(words, env, cwd):
     executors.attach(env)
     app = IPKernelApp.instance()
     app.initialize(words)
-    matplotlib.use(os.environ["MPLBACKEND"])  # which matplotlib read before it was set
+    matplotlib.use(os.environ["MPLBACKEND"])  # It was set after matplotlib had read it.
     app.start()

@@ -1,4 +1,4 @@
-"""The body that EfficientBERT's Figures 7 and 8 share: networks beside their teacher.
+"""This module has what EfficientBERT's Figures 7 and 8 share: networks beside their teacher.
 
 It is free of torch.
 """
@@ -12,7 +12,7 @@ from lib.papers import efficientbert
 
 
 def rows(profile, tasks, seeds, networks):
-    """Return the rows of either figure: one has what all networks do on a task."""
+    """Return the rows of the grid of either figure: one row is all networks on a task at a seed."""
     return [
         {"task": task, "seed": seed, "spec": efficientbert.mapped(profile, task, networks).at(seed)}
         for task, seed in product(
@@ -24,7 +24,8 @@ def rows(profile, tasks, seeds, networks):
 def found(runs, kind):
     """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
 
-    kind: attention or output. arrays: {"teacher" or a network: [4, ...]} of the kept sentences.
+    kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of the four
+    kept sentences.
     """
     there, start = {}, f"{kind}.model:"
     for source, frame, _ in runs.frames:
@@ -38,13 +39,15 @@ def found(runs, kind):
 
 
 def compared(page, there, apart, label, titles):
-    """Show how far each network is from its teacher: a table, and a picture of its parts.
+    """Show how far each network is from its teacher, in a table and a figure.
 
-    there: as `found`. apart: f(arrays, lengths, network) -> distances of parts, such as heads.
-    label: of a distance, on the axis. titles: {metric of a run, over many sentences: its column in
-    the table}. Returns the distances as a DataFrame with source, model and distance.
+    Returns the distances as a DataFrame with the columns source, model and distance.
+
+    there: what `found` returned. apart: a function from (arrays, lengths, network) to the distances
+    of the network's parts, such as heads. label: the name of the distance on the axis. titles:
+    {metric of a run, over many sentences: title of its column in the table}.
     """
-    import pandas as pd  # grids are read without it
+    import pandas as pd  # Grids are read without it.
 
     from lib.page import plot
 

@@ -1,4 +1,4 @@
-"""Parts of the tables of the pages on differentiable NAS pruning. Free of torch."""
+"""This module makes parts of the tables of the pages on NAS pruning. It is free of torch."""
 
 from itertools import product
 
@@ -9,8 +9,11 @@ from lib.papers import nas, published
 
 
 def rows(profile, models, tasks, seeds, ratios):
-    """Return the rows of one of Tables 6 to 9: the scores of two models, of the second at other
-    `ratios` of the FLOPs too. BERT-Mini has no stand-in at mini."""
+    """Return the rows of the grid of one of Tables 6 to 9.
+
+    They are the scores of two models, and of the second one at other `ratios` of the FLOPs.
+    BERT-Mini has no stand-in at mini.
+    """
     base, others = models[1].removeprefix("30 % "), ratios and nas.reachable(profile, ratios)
     models = dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
@@ -23,7 +26,10 @@ def rows(profile, models, tasks, seeds, ratios):
 
 
 def landed(frame, source):
-    """Of searches and draws: share of the FLOPs before and after the trim, and trimmed gates."""
+    """Return where searches and random draws ended, as a part of a page's table.
+
+    It has the share of the FLOPs before and after the final trim, and the number of trimmed gates.
+    """
     frame = frame.assign(**(100 * frame.filter(["before_trim", "ratio"])))
     columns = {"before trim, %": "before_trim", "FLOPs, %": "ratio", "gates trimmed": "trimmed"}
     return {
@@ -36,31 +42,32 @@ def landed(frame, source):
 
 
 def measured(runs, searches, columns=nas.COLUMNS):
-    """Return the scores of runs, and where the searches behind them `landed`, as parts of a table
-    (lib.measure.compare.table).
-    """
+    """Return parts of a table: scores of runs, and where the searches behind them ended."""
     found = [(searches.at(at), source) for source, _, at in runs.frames]
     return [*runs.by_task(columns), *(landed(*each) for each in found if len(each[0]))]
 
 
 def show(page, runs, searches, printed=(), caption=None):
-    """Show the scores of networks, `measured`, beside what is printed {row: ...}."""
+    """Show a table of the scores of networks (`measured`), beside what is printed {row: ...}."""
     caption = caption or runs.caption(more="; share of the FLOPs before and after the final trim")
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
 def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the row"):
-    """Draw how much the model `base` scores above each other one, and what is printed of it."""
-    from lib.page import plot  # grids are read without it
+    """Draw how much the model `base` scores above each other model, and what is printed of it.
+
+    than: the words on the axis for the other model.
+    """
+    from lib.page import plot  # Grids are read without it.
 
     label = f"{base} above {than} (points)"
     page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 
 def show_tested(page, table, models, runs, searches):
-    """Show one of Tables 6 to 9, and its corrections.
+    """Show one of Tables 6 to 9, its corrections, and a figure of what the network loses.
 
-    models: names of a whole model and of a network of 30 %.
+    models: the names of a whole model and of its network of 30 %.
     """
     whole, network, change = published.rows("nas", table, "Models").values()
     printed = {models[0]: whole, models[1]: network, "change in %": change}
@@ -75,7 +82,10 @@ def show_tested(page, table, models, runs, searches):
 
 
 def turned(table, rename):
-    """Return the scores of a published table whose columns are models, as a part of a table."""
+    """Return a published table whose columns are models, as a part of a page's table.
+
+    rename: a function from the printed name of a model to its name on the page.
+    """
     rows = published.lines("nas", table)
     return {
         rename(model): {("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows}
@@ -85,10 +95,10 @@ def turned(table, rename):
 
 
 def curves(frame):
-    """DataFrame of the course of searches, one line for each step.
+    """Return the course of searches as a DataFrame, one line for each step.
 
-    Columns: model, seed, step as a share of all, target and actual ratio of the FLOPs, gates
-    switched off and on again so far.
+    Its columns are the model, the seed, the step as a share of all steps, the target and the actual
+    ratio of the FLOPs, and how many gates were switched off and on again so far.
     """
     import pandas as pd
 

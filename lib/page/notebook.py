@@ -1,4 +1,4 @@
-"""A notebook as the runner sees it: its parameters and its grids, read without starting a kernel.
+"""This module reads the parameters and the grid of a notebook without starting a kernel.
 
 Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`, `runs`,
 `artefact`, `verdicts`, `explore`. papermill only warns of an unknown parameter and guesses types;
@@ -19,16 +19,19 @@ from lib.runs.execute import one_line
 from lib.runs.spec import known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
-# Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
+# A command sets this variable to the place of a page, as JSON. Then no run is made and no widget
+# is shown.
 BATCH = "WORKBOOK_BATCH"
 
-RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
-MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
+# A remark on a number may end with its range.
+RANGE = re.compile(r"(\d+) to (\d+)$")
+# A number without a range is at most the first one, and a seed at most the second one.
+MOST = (100_000, 2**31 - 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a notebook; type: of the value, or of each item of a list."""
+    """A Parameter of a notebook has a type (a list has that of its items), a default, a remark."""
 
     type: type
     default: object
@@ -36,9 +39,10 @@ class Parameter:
 
 
 def find(patterns=()):
-    """Notebooks whose names match one of the patterns (substrings or globs), or all of them.
+    """Return the notebooks whose names match one of the patterns, or all notebooks.
 
-    Raises ValueError for a pattern without a match, with the nearest notebook.
+    A pattern is a part of a name, or a glob. Raises ValueError for a pattern without a match, with
+    the nearest notebook.
     """
     there, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
     for pattern in patterns or [""]:
@@ -50,8 +54,7 @@ def find(patterns=()):
 
 
 def cells(path):
-    """Return {tag: source} of the tagged cells. Raises ValueError where the file is not a
-    notebook."""
+    """Return {tag: source} of the tagged cells. Raises ValueError where the file is no notebook."""
     try:
         body = json.loads(Path(path).read_text())
         tagged = [(t, c) for c in body["cells"] for t in c["metadata"].get("tags", [])]
@@ -61,7 +64,7 @@ def cells(path):
 
 
 def title(path):
-    """First heading of the notebook, without its mark."""
+    """Return the first heading of a notebook, without its mark."""
     return cells(path)["title"].splitlines()[0].lstrip("# ")
 
 
@@ -82,7 +85,7 @@ def parameters(path):
 
 
 def check(path, values):
-    """Return the given values with defaults for the rest.
+    """Return the given values of parameters, with defaults for the others.
 
     Raises ValueError for an unknown name, with the nearest one, and for a value that cannot be.
     """
@@ -97,7 +100,7 @@ def check(path, values):
 
 
 def absurd(name, value, declared):
-    """Why a value cannot be; "" where it can."""
+    """Return why a value cannot be that of a parameter; "" where it can."""
     kind, listed = declared.type, isinstance(declared.default, list)
     if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
@@ -115,22 +118,24 @@ def absurd(name, value, declared):
 
 
 def wanted(*grids):
-    """Return the Specs of the variable `grid` of notebooks' grids, each once: what pages make."""
+    """Return the Specs that pages make, each once: those of the variable `grid` of notebooks."""
     return list(dict.fromkeys(row["spec"] for found in grids for row in found.get("grid", [])))
 
 
 def is_grid(value):
-    """Return whether the value of a variable is rows with Specs."""
+    """Return whether the value of a variable is a list of rows with Specs."""
     rows = value if isinstance(value, list) else []
     return bool(rows) and all(isinstance(row, dict) and "spec" in row for row in rows)
 
 
 def planned(path, values, looked_up=True):
-    """Return {variable: rows} that the `grid` cell makes.
+    """Return {variable: rows} that the `grid` cell makes. The cell is run in this process.
 
-    `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
-    other list of rows with Specs is only looked up; a function `recorded` makes one, where it takes
-    long. The cell is run in this process: it is free of torch. looked_up: make those rows too.
+    The page makes the runs of the variable `grid`. If that is a function, it also makes the rows at
+    mini, named `recorded`. The runs of every other variable are only looked up. A function
+    `recorded` makes such rows where that takes long.
+
+    looked_up: whether to make the rows of `recorded`.
     """
     names = check(path, values)
     names["profile"] = grids.meant(names)
@@ -150,7 +155,7 @@ def planned(path, values, looked_up=True):
 
 
 def injected(history):
-    """Return names that papermill gave values, out of a kernel's history of cells; none by hand."""
+    """Return the names of the parameters that papermill set, from a kernel's history of cells."""
     cells = [source for source in history if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
@@ -159,8 +164,8 @@ def injected(history):
 def normalised(text):
     """Return a notebook's text as it stands in git.
 
-    It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
-    python3.
+    It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, and the
+    kernel is python3.
     """
     cells = [cell for cell in json.loads(text)["cells"] if "".join(cell["source"]).strip()]
     for number, cell in enumerate(cells):
@@ -177,11 +182,9 @@ def normalised(text):
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-# ---- standard pages and experiments
+# ---- STANDARD PAGES AND EXPERIMENTS
 def kept(path):
-    """Return what is committed of a notebook: the defaults of its parameters, a digest of other
-    cells.
-    """
+    """Return what is committed of a notebook: its defaults, and a digest of its other cells."""
     others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
         for cell in json.loads(normalised(path.read_text()))["cells"]
@@ -192,12 +195,12 @@ def kept(path):
 
 
 def committed():
-    """Return {name: what is `kept` of it} of the committed notebooks."""
+    """Return {name: what `kept` returned} of the committed notebooks."""
     return paths.read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
 
 
 def tidy():
-    """Normalise every notebook and note what is committed of it. Returns the files that changed."""
+    """Normalise every notebook and note what is committed of it. Return the files that changed."""
     there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
         paths.write(path, normalised(path.read_text()))
@@ -206,14 +209,14 @@ def tidy():
 
 
 def place(path, values, hand=False):
-    """Return (folder of a page, sentences on what makes it an experiment).
+    """Return (the folder of a page, sentences on what makes it an experiment).
 
-    A page is standard, without a sentence, where a command makes it of the committed notebook with
-    its defaults. Every experiment has a folder of its own: what differs, in short, and a digest of
-    the data, the model, the parameters and the cells.
+    A page is standard, without such a sentence, where a command makes it of the committed notebook
+    with its defaults. Every experiment has a folder of its own. The name of the folder says in
+    short what differs, and ends with a digest of the data, the model, the parameters and the cells.
 
-    values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
-    those of the file.
+    values: all parameters. hand: whether the notebook runs in JupyterLab or under papermill, where
+    its cells may differ from those of the file.
     """
     now, scope = kept(path), grids.meant(values)
     before = committed().get(path.stem, {"parameters": {}, "cells": ""})
@@ -240,11 +243,14 @@ def place(path, values, hand=False):
 
 
 def provenance(folder, name):
-    """Return what the last cell of a page wrote; None where there is nothing, or half of it."""
+    """Return what the last cell of a page wrote, None where nothing or half of it is there."""
     with suppress(OSError, ValueError):
         return json.loads((folder / f"{name}.json").read_text())
 
 
 def command(name, scope):
-    """Return the command that makes a page and its runs, of a profile or a reader's `Own`."""
+    """Return the command that makes a page and its runs.
+
+    scope: the name of a profile, or a reader's `Own`.
+    """
     return " ".join(["python -m lib run", name, *grids.words(scope)])

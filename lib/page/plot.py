@@ -1,7 +1,7 @@
-"""What figures share: one palette, one look for each kind of model, panels, curves, named points.
+"""This module has what figures share: a palette, a look for each kind of model, and drawings.
 
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart. A look has a marker
-and a dash of its own as well, so that colour alone tells nothing.
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A look has a
+marker and a dash of its own as well, so that nothing is told by colour alone.
 """
 
 from itertools import cycle
@@ -20,21 +20,22 @@ INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
-NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}  # what a paper proposes
-OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}  # what it is compared with
+# NEW is what a paper proposes, OLD what it is compared with, and PRINT what it prints.
+NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}
+OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}
 THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
 REST = {"color": GREY, "marker": "^", "linestyle": ":"}
-PRINT = {"color": "#444444", "marker": "D", "linestyle": "-"}  # what the paper prints
+PRINT = {"color": "#444444", "marker": "D", "linestyle": "-"}
 LOOKS = {"Plain": {"color": BLACK, "marker": "X", "linestyle": "none"}, "random": REST}
 LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
 LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
-WIDEST = 11  # inches of a row of panels
+WIDEST = 11  # A row of panels is at most this wide, in inches.
 
 
 def style():
-    """Set one look for all figures; the bytes of a figure do not depend on the day."""
+    """Set one look for all figures. The bytes of a figure do not depend on the day."""
     sns.set_theme(style="whitegrid", palette="colorblind")
     plt.rc("svg", hashsalt="workbook")
     plt.rc("figure", dpi=110)
@@ -43,10 +44,11 @@ def style():
 
 
 def panels(titles, width=4.6, height=3.6, columns=4, **shared):
-    """Return (figure, axes) with one panel for each title; one empty panel for none.
+    """Return (figure, axes) with one panel for each title, or one empty panel without titles.
 
-    width, height: inches of a panel; panels go on below where a row would be wider than can be
-    read at 700 pixels. shared: options of plt.subplots, such as sharey.
+    width, height: the size of a panel in inches. A new row of panels begins where a row would be
+    too wide to be read at 700 pixels. columns: the most panels in a row. shared: options of
+    plt.subplots, such as sharey.
     """
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
@@ -61,9 +63,9 @@ def panels(titles, width=4.6, height=3.6, columns=4, **shared):
 
 
 def means(axis, frame, x, y, label, **look):
-    """The mean of y at each x over the rows of a frame, with its 95 % interval over seeds.
+    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval over seeds.
 
-    Where fewer seeds are there than prove anything, each is a point and no interval is drawn.
+    Where there are fewer seeds than prove anything, each seed is a point and no interval is drawn.
     """
     of = frame.dropna(subset=y).groupby(x)[y]
     if not len(of):
@@ -79,9 +81,9 @@ def means(axis, frame, x, y, label, **look):
 
 
 def message(axis, width=46):
-    """Add to the title of a panel the values at both ends of each curve that has a label.
+    """Add the values at both ends of each labelled curve to the title of a panel.
 
-    width: letters of a line of the title.
+    width: the most letters in a line of the title.
     """
     told = []
     for curve in axis.get_lines():
@@ -94,12 +96,16 @@ def message(axis, width=46):
 
 
 def dots(estimates, printed=(), label="difference (points)", axis=None):
-    """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
+    """Draw paired differences with their 95 % intervals. Return (figure, the data that it draws).
 
-    estimates: {(source, what is compared): Estimate or None}, one row for each thing compared.
-    printed: {what is compared: points}, diamonds, where it is measured too; all where nothing is.
-    Differences of fewer seeds than prove anything are grey, without an interval. axis: of a figure
-    that has a legend of its own; a figure is made without one.
+    A difference of fewer seeds than prove anything is grey and has no interval.
+
+    estimates: {(source, what is compared): Estimate or None}. Each thing compared has a row.
+
+    printed: {what is compared: points}. They are diamonds in the rows that are measured, or in all
+    rows where nothing is measured.
+
+    axis: an axis of a figure with a legend of its own; without it a new figure is made.
     """
     there = dict.fromkeys(at for (_, at), e in estimates.items() if e)
     printed = {at: gain for at, gain in dict(printed).items() if at in there or not there}
@@ -136,7 +142,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
 
 
 def signed_log(axis):
-    """Show what lies far from 0 and what lies near it on one axis: log outside -1 to 1."""
+    """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
     if max(map(abs, axis.get_xlim())) > 20:
         axis.set_xscale("symlog", linthresh=1)
         axis.xaxis.set_major_formatter("{x:g}")
@@ -144,10 +150,10 @@ def signed_log(axis):
 
 
 def draws(axis, groups, new, whole, label):
-    """Scores of draws {name: [N]} in %, a row each, with the 95 % interval of their mean.
+    """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 % interval.
 
-    The means are added to the panel's title. new: the name that is drawn as new. whole, label: a
-    score to compare with, and its name.
+    The means are added to the title of the panel. new: the name whose row has the look of what is
+    new. whole, label: a score to compare with, and its name.
     """
     told = ", ".join(f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items())
     axis.set_title(f"{axis.get_title()}\n{told} %".strip())
@@ -161,7 +167,7 @@ def draws(axis, groups, new, whole, label):
 
 
 def line(axis, x, y, kind, **more):
-    """Return a line in the look of its kind, without markers."""
+    """Draw a line in the look of its kind, without markers."""
     look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **{"lw": 2} | look | more)
 
@@ -169,17 +175,18 @@ def line(axis, x, y, kind, **more):
 def named(axis, points, x, y, looks=None, **look):
     """Draw points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. One that meets another one or a point moves up.
-    looks: one for each point, where they differ.
+    Names stand on the outer side of the points. A name that meets another name or a point moves up.
+
+    looks: one look for each point, where they differ.
     """
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
-    axis.figure.draw_without_rendering()  # the panels get their places
+    axis.figure.draw_without_rendering()  # The panels get their places.
     placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
     left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
-    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # above lines
+    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # Names can be read on lines.
     for name, row in points.sort_values(y).iterrows():
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
@@ -191,13 +198,13 @@ def named(axis, points, x, y, looks=None, **look):
             if not any(place.overlaps(other) for other in placed):
                 break
         placed.append(place)
-        if up:  # a line from the name to its point
+        if up:  # A line leads from the name to its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
             axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
 
 
 def legend(figure, columns=4, **more):
-    """One legend below all panels, each label once."""
+    """Draw one legend below all panels; it has each label once."""
     there = [axis.get_legend_handles_labels() for axis in figure.axes]
     entries = {text: handle for pair in there for handle, text in zip(*pair, strict=True)}
     options = {"loc": "outside lower center", "ncols": columns, "fontsize": 9} | more
@@ -206,21 +213,23 @@ def legend(figure, columns=4, **more):
 
 
 def picture(axis, values, **look):
-    """Draw a matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
+    """Draw a matrix as an image, without grid and ticks. Return the image, for a colour bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
     return axis.imshow(values, **{"interpolation": "nearest", "aspect": "auto"} | look)
 
 
 def plain_log(axis, subs=(1, 2, 5)):
-    """Label a logarithmic axis (axis.xaxis or axis.yaxis) with plain numbers."""
+    """Label a logarithmic axis, such as axis.xaxis, with plain numbers."""
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
 
 def described(figure):
-    """Return metadata of a figure; its title, for readers who do not see it, tells of its axes."""
+    """Return the metadata of a figure. The title tells of its axes, for readers who
+    cannot see it.
+    """
     words = [figure.get_suptitle()]
     for axis in (axis for axis in figure.axes if axis.axison):
         words += [axis.get_title(), f"{axis.get_ylabel()} against {axis.get_xlabel()}"]

@@ -1,12 +1,12 @@
-"""Report: the chosen notebooks as pages (lib.page.sheet), and the index of a profile.
+"""This module makes the pages of a command (lib.page.sheet), and the index of their profile.
 
 The index comes first. Each page follows as soon as its runs are there.
 
-A page is made anew when its notebook, the code, or one of its runs has changed. What happened to a
-notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which
-marks every cell as completed after a dead kernel. Pages with other parameters
-than the defaults, or with a reader's own data or model, are experiments. Each has a folder of its
-own below `figures/scratch/`, and the index of their profile lists them last.
+A page is made anew when its notebook, the code, or one of its runs has changed. Whether a notebook
+finished is read from the file `<id>.json`, which its last cell writes. papermill cannot tell: it
+marks every cell as completed after a dead kernel. Pages with other parameters than the defaults, or
+with a reader's own data or model, are experiments. Each has a folder of its own below
+`figures/scratch/`, and the index of their profile lists them last.
 """
 
 import os
@@ -25,10 +25,12 @@ from lib.runs.execute import one_line
 
 
 class Book:
-    """The pages of a command, standard ones and experiments, and how far each is.
+    """A Book has the pages of a command, standard ones and experiments, and knows how far each is.
 
-    values: of parameters. grids: {path: {variable: rows}} of notebooks. absent: {path: error} of
-    those whose Specs cannot be made. A page is made of its notebook's text at this time.
+    A page is made of the text that its notebook has when the Book is made.
+
+    values: the values of parameters. grids: {path of a notebook: {variable: rows}}. absent: {path:
+    error} of the notebooks whose Specs cannot be made.
     """
 
     def __init__(self, profile, values, grids, absent, store):
@@ -57,7 +59,7 @@ class Book:
 
     @contextmanager
     def meanwhile(self):
-        """Make pages one by one beside the runs, each when its runs are there."""
+        """Make pages one by one beside the runs, each page when its runs are there."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda sheet: thread.submit(self.render, [sheet], executor)
         for sheet in self.sheets:
@@ -68,29 +70,30 @@ class Book:
             thread.shutdown(cancel_futures=True)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
-            executor.close()  # when stopped, a page at work is not waited for
+            executor.close()  # A stopped command does not wait for the page at work.
 
     def finish(self):
-        """Make every page that is out of date. Returns whether one failed."""
+        """Make every page that is out of date. Return whether one failed."""
         with closing(executors.Local(2)) as executor:
             self.render([s for s in self.sheets if s.tried or not s.failed], executor)
         return any(sheet.failed for sheet in self.sheets)
 
     def answers(self):
-        """Yield what each page answers, in a line."""
+        """Yield a line for each page that has an answer."""
         for sheet in self.sheets:
             for line in (sheet.body or {}).get("answer", ())[:1]:
                 yield f"  {sheet.path.stem}: {line}"
 
     def close(self):
-        """Publish the index for the last time, however the work ended."""
+        """Write the index for the last time, however the work ended."""
         self.working = False
         self.publish()
 
     def render(self, sheets, executor):
-        """Make the pages among some that are out of date, and print a line for each.
+        """Make the pages that are out of date among some, and print a line for each.
 
-        They are made in an executor's processes, so that one that is killed costs its own page.
+        They are made in the processes of an executor, so that a killed process costs its own page
+        alone.
         """
         todo = []
         for sheet in sheets:
@@ -118,8 +121,8 @@ class Book:
 def publish(profile, sheets=(), working=False):
     """Write the index of a profile: its standard pages, then its experiments.
 
-    sheets: those of a command, which is `working` on them. The others are shown as they lie on the
-    disk.
+    sheets: the pages of a command; all others are shown as they lie on the disk. working: whether
+    the command is still at work.
     """
     folder = paths.FIGURES / profile
     there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in notebook.committed()]

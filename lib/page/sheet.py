@@ -1,4 +1,7 @@
-"""One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
+"""This module makes one page: papermill executes a notebook, which becomes HTML.
+
+A standard page at mini is written in Markdown too.
+"""
 
 import csv
 import json
@@ -17,9 +20,10 @@ from lib.page import equation, notebook, verdicts
 from lib.runs import paths
 from lib.runs.execute import one_line
 
-# What pages come from.
+# Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
-ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who hear them
+# Readers who hear a table are told what its heads belong to.
+ROW, COLUMN = 'scope="row"', 'scope="col"'
 
 
 @cache
@@ -39,8 +43,10 @@ def shown():
 
 
 def fingerprint(sheet, store):
-    """Return the digest of all that a page shows: notebook, code, published numbers, results of its
-    runs, and which of the runs at mini are recorded.
+    """Return the digest of all that a page shows.
+
+    It covers the notebook, the code, the published numbers, the results of the page's runs, and
+    which of its runs at mini are recorded.
     """
     names = shown().get(sheet.path.stem, ())
     results = [name for name in names if (store.records / name).exists()]
@@ -52,17 +58,18 @@ def fingerprint(sheet, store):
 
 @dataclass(eq=False)
 class Sheet:
-    """A page: its notebook, where it goes, how far it is."""
+    """A Sheet is a page: it has its notebook, its folder, and how far it is."""
 
     path: Path
     folder: Path
-    differs: list = ()  # sentences on what makes it an experiment
-    values: dict = field(default_factory=dict)  # all parameters
-    text: str = ""  # of the notebook as the command began
-    grids: dict = field(default_factory=dict)  # {variable: rows}
-    left: set = field(default_factory=set)  # Specs of runs that it waits for
+    # These sentences say what makes it an experiment.
+    differs: list = ()
+    values: dict = field(default_factory=dict)  # It has the values of all parameters.
+    text: str = ""  # The notebook had this text as the command began.
+    grids: dict = field(default_factory=dict)  # It is {variable: rows}.
+    left: set = field(default_factory=set)  # The page waits for the runs of these Specs.
     failed: str = ""
-    tried: str = ""  # fingerprint that it was made of last, or was to be
+    tried: str = ""  # The page was made of this fingerprint last, or was to be.
 
     @property
     def page(self):
@@ -70,25 +77,30 @@ class Sheet:
 
     @property
     def body(self):
-        """What the last cell wrote; None where the page is not made. One by hand has no HTML."""
+        """Return what the last cell wrote, None where the page is not made.
+
+        A page made by hand has no HTML.
+        """
         whole = made_of(self.page) or not self.page.exists()
         return notebook.provenance(self.folder, self.path.stem) if whole else None
 
     def fail(self, why):
-        """Note why it could not be made; a page that was made before is no longer right."""
+        """Note why the page could not be made, and delete an older page: it is no longer right."""
         self.failed = paths.scrubbed(why)
         self.page.unlink(missing_ok=True)
 
 
 def made_of(page):
-    """Return the fingerprint that an HTML was made of, as its end tells; "" where it is not
-    whole."""
+    """Return the fingerprint at the end of a page's HTML; "" where the file is not whole."""
     end = page.read_text(errors="replace")[-100:] if page.exists() else ""
     return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
 
 def make(sheet, digest):
-    """Execute a notebook's text and write its page, made of a fingerprint. Returns seconds."""
+    """Execute a notebook's text and write its page. Return the seconds that it took.
+
+    digest: the fingerprint of the page.
+    """
     import nbformat
 
     began, path, folder = time.monotonic(), sheet.path, sheet.folder
@@ -101,7 +113,7 @@ def make(sheet, digest):
 
 
 def execute(sheet):
-    """Execute a notebook's text with papermill into `<folder>/<id>.ipynb`.
+    """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
     """
@@ -114,21 +126,23 @@ def execute(sheet):
     ledger, see = folder / f"{sheet.path.stem}.json", f"see {paths.shown(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(sheet.differs)])
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f".{sheet.path.stem}.lock")  # another command may make the same page
+    # Another command may make the same page.
+    lock = FileLock(folder / f".{sheet.path.stem}.lock")
     with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
         ledger.unlink(missing_ok=True)
         (draft := Path(place, name)).write_text(sheet.text)
-        # sockets in a folder of its own: kernels that start together race for ports
+        # Kernels that start together race for ports, so each has sockets in a folder of its own.
         kernel = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
-        how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
+        # Idle kernels would log that they stop.
+        how |= {"extra_arguments": ["--log-level=CRITICAL"]}
         how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
         how |= {"kernel_manager_class": Manager}
         try:
             papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
             raise RuntimeError(f"{error.ename}: {error.evalue}; {see}") from None
-        except Exception as error:  # a dead kernel comes in several shapes
+        except Exception as error:  # A dead kernel raises errors of several kinds.
             raise RuntimeError(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
             paths.write(output, paths.scrubbed(draft.read_text()))
@@ -155,11 +169,11 @@ def converted(path, book, body):
 
 
 def light(book, title, body):
-    """Return a page in Markdown: the text of an executed notebook, and each output that has
-    Markdown.
+    """Return a page in Markdown: the text of an executed notebook, and its outputs in Markdown.
 
-    book: as JSON. body: what its last cell wrote. What it answers stands first, and what follows
-    the verdicts is left out.
+    What the page answers stands first. What follows the verdicts is left out.
+
+    book: the notebook as JSON. body: what its last cell wrote.
     """
     made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`.".format_map(body)
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]

@@ -1,7 +1,7 @@
-"""Runs and tables of a page. Free of torch.
+"""This module holds the runs of a page, and says how its tables look. It is free of torch.
 
-Runs of its own profile stand beside those that are recorded at mini. Of a table it is told which
-columns stand where, with which digits, as HTML and as Markdown.
+Runs of the page's own profile stand beside runs that are recorded at mini. A table is written as
+HTML and as Markdown.
 """
 
 import re
@@ -16,21 +16,25 @@ from lib.measure import compare
 from lib.page.verdicts import escaped
 from lib.papers import grids
 
-WORDS = "text-align: left; white-space: normal"  # of a column of words or sentences
-PRINTED = ("published", "printed")  # sources whose numbers a paper prints
-HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected frame that are no label
+# A column of words or sentences has this style.
+WORDS = "text-align: left; white-space: normal"
+PRINTED = ("published", "printed")  # A paper prints the numbers of these sources.
+# These columns of a collected frame are no labels.
+HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The collected frames of one grid (lib.runs.sweep.collect); `Page.runs` makes it.
+    """A Runs object holds the collected frames of one grid (lib.runs.sweep.collect).
 
-    own: runs of the page's profile. recorded: runs at mini that are in the records.
+    `Page.runs` makes it.
+
+    own: the runs of the page's profile. recorded: the runs at mini that are in the records.
     """
 
     own: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str  # or a reader's `Own`
+    profile: str  # It may be a reader's `Own`.
 
     def where(self, **labels):
         """Return the runs of the rows that have these labels."""
@@ -42,12 +46,13 @@ class Runs:
         return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
 
     def at(self, profile):
-        """Return the frame of the page's own profile, or of mini."""
+        """Return the frame of a profile: of the page's own one, or of mini."""
         return self.own if str(profile) == str(self.profile) else self.recorded
 
     @property
     def frames(self):
-        """[(source, frame, profile)]: the recorded runs, where there are any, then the page's own.
+        """Return [(source, frame, profile)]: recorded runs, where there are any, then the page's
+        own.
 
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
@@ -58,23 +63,24 @@ class Runs:
 
     @property
     def rows(self):
-        """Which rows the scores are of, in words for a caption."""
+        """Return in words, for a caption, which rows the scores are of."""
         sources = ", ".join(source for source, *_ in self.frames)
         return f"on development rows and, at mini, unseen rows of {LONG} words and more ({sources})"
 
     def caption(self, published="", more=""):
         """Return the caption of a table of mean scores.
 
-        published: which printed scores stand beside (test, development). more: what it ends with.
+        published: which scores are printed beside them: "test" or "development". more: the end of
+        the caption.
         """
         told = f"Published: {published} scores in points. Measured: scores" if published else ""
         told = told or "Scores in points"
         return f"{told} {self.rows}, mean ± standard deviation (seeds){more}"
 
     def by_task(self, columns=()):
-        """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
+        """Return the mean score of each task in points, as parts of a page's table.
 
-        columns: those that the paper's table prints (lib.measure.compare.Column).
+        columns: the columns of the paper's table (lib.measure.compare.Column).
         """
         return [
             compare.by_task(frame, grids.metrics(at, columns), source)
@@ -84,7 +90,7 @@ class Runs:
     def points(self, columns=(), of=lambda points: points):
         """Return one DataFrame of all scores in points (lib.measure.compare.points), with `source`.
 
-        of: what is taken of the points of a source, such as lib.measure.compare.average.
+        of: a function of the points of one source, such as lib.measure.compare.average.
         """
         return pd.concat(
             of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
@@ -92,11 +98,12 @@ class Runs:
         )
 
     def gaps(self, method, baseline, by="task", columns=()):
-        """Return {(source, value of the column `by`): Estimate} of how much a model scores above
-        another.
+        """Return {(source, value of the column `by`): Estimate} of one model's score above
+        another's.
 
-        Runs that diverged are left out, and values where no two runs make a pair. columns: those
-        that the paper's table averages (lib.papers.grids.metrics).
+        Runs that diverged are left out, and so are values where no two runs make a pair.
+
+        columns: the columns whose mean the paper's table prints (lib.papers.grids.metrics).
         """
         found = {
             (source, at): compare.difference(rows, method, baseline, grids.metrics(scale, columns))
@@ -106,10 +113,10 @@ class Runs:
         return {key: estimate for key, estimate in found.items() if estimate}
 
     def above(self, method, columns=()):
-        """Return {(source, "rival, 3/12, task"): Estimate} of how much a model scores above each
-        other.
+        """Return {(source, "rival, 3/12, task"): Estimate} of a model's score above each other
+        model's.
 
-        The width is named where the runs have one (column `m`). Pairs and columns as in `gaps`.
+        The width is named where the runs have one (column `m`). Pairs and columns are as in `gaps`.
         """
         found, frames = {}, [frame for _, frame, _ in self.frames]
         for rival in dict.fromkeys(name for frame in frames for name in frame["model"]):
@@ -121,7 +128,7 @@ class Runs:
 
 
 def joined(names, between):
-    """Return the names of rows or columns as text, `between` standing between their levels."""
+    """Return the names of rows or columns as text, with `between` between their levels."""
     return [
         between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
         for name in names
@@ -131,9 +138,9 @@ def joined(names, between):
 def seen(frame):
     """Return (a table as a page shows it, whether titles stand above sources in it).
 
-    Columns are (source, title), and the first word of a title is a task. Each measured column
-    stands beside the printed ones of its task. Printed columns of other tasks and scores on
-    development rows alone are left out, for the file of the table has them. Where no task is
+    A column is (source, title), and the first word of a title is a task. Each measured column
+    stands beside the printed columns of its task. Printed columns of other tasks are left out, and
+    so are scores on development rows alone: the file of the table has them. Where no task is
     common, all printed columns stand first.
     """
 
@@ -153,9 +160,11 @@ def seen(frame):
 
 
 def styled(text, name):
-    """Return a table of texts as HTML; name: tells it from the other tables of its page.
+    """Return a table of texts as HTML.
 
-    Columns of words or sentences are flush left. Cells of numbers do not wrap.
+    Columns of words or sentences are flush left, and cells of numbers do not wrap.
+
+    name: a text that no other table of the page has.
     """
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
     for axis in (0, 1):
@@ -174,8 +183,9 @@ def digits(value):
 
 
 def markdown(frame):
-    """Return a table of texts as Markdown, the levels of its rows first; those without a name have
-    no title.
+    """Return a table of texts as Markdown, the levels of its rows first.
+
+    A level without a name has no title.
     """
     names = [name or "" for name in frame.index.names]
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
@@ -184,8 +194,10 @@ def markdown(frame):
 
 
 def compared(frame):
-    """Return what varies between the rows of a collected frame: its labels, and the seeds whose
-    runs are there or missing.
+    """Return what varies between the rows of a collected frame, as a table.
+
+    It has the labels of the rows, the seeds whose runs are there, and the seeds whose runs are
+    missing.
     """
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]

@@ -1,6 +1,4 @@
-"""Verdicts as a reader sees them: badges, the table of a page, the words explained. Free of
-torch.
-"""
+"""This module shows verdicts: badges, the words explained, sentences. It is free of torch."""
 
 import html
 import re
@@ -17,15 +15,13 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def escaped(text):
-    """Return text of one line in which Markdown and HTML find no mark of theirs."""
+    """Return a text on one line, in which Markdown and HTML find no mark of theirs."""
     text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
     return " ".join(text.split())
 
 
 def label(word, kind="finding", before=""):
-    """Return the text of a badge: each word has a mark of its own, so that colour alone tells
-    nothing.
-    """
+    """Return the text of a badge. Each word has a mark of its own, besides its colour."""
     shown = f"{WORDS[word][0]} {word.replace('_', ' ').lower()}"
     shown = CHECKS[word] if kind == "arithmetic" else shown
     return f"{before} {shown}".strip()
@@ -33,7 +29,7 @@ def label(word, kind="finding", before=""):
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
 ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "reading": READING}
-# Of the index: pages that are of no paper, those of each paper, and what is not standard.
+# The index has pages of no paper first, then the pages of each paper, then experiments.
 HEADINGS = ("The workbook", *checks.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 ENVIRONMENT.filters["escaped"] = escaped
@@ -48,7 +44,7 @@ def counted(words):
 
 
 def tally(verdicts):
-    """Return counts of Verdicts as text, findings and arithmetic checks apart."""
+    """Return counts of Verdicts as text, with findings and arithmetic checks apart."""
     findings = [v.verdict for v in verdicts if v.kind == "finding"]
     checks = [v.verdict for v in verdicts if v.kind == "arithmetic"]
     parts = [f"findings: {counted(findings)}"] * bool(findings)
@@ -57,8 +53,9 @@ def tally(verdicts):
 
 
 def answers(verdicts):
-    """Return a sentence for each central claim or own question among Verdicts, with its word; where
-    there is none, how many of all have which word.
+    """Return a sentence for each central claim or own question among Verdicts, with its word.
+
+    Where there is none, a line says how many of all Verdicts have which word.
     """
     found = [each for each in map(told, verdicts) if each["kind"] == "finding" and each["leading"]]
     lines = [f"{v['claim']}: {v['says']} {label(v['verdict']).capitalize()}." for v in found]
@@ -66,9 +63,10 @@ def answers(verdicts):
 
 
 def told(verdict):
-    """Return a Verdict as provenance has it: without its cells, with the sentence of its claim.
+    """Return a Verdict as a page's JSON file has it: without its cells, with its claim's sentence.
 
-    It leads where it is on a central claim, a question of our own, or a check by a page itself.
+    It leads where it is on a central claim or a question of our own, and where the page itself made
+    the check.
     """
     body = {name: value for name, value in vars(verdict).items() if name != "results"}
     claim = checks.claims().get(verdict.claim, {"says": "", "role": "own"})

@@ -1,10 +1,11 @@
-"""Verify: records are read and computed again, and held to three committed files beside them.
+"""This module reads and computes records again, and holds the result to three committed files.
 
-`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each claim, its
-cells, each on its tasks. `files.csv` has the digest of each other file that is committed and that a
-reader sees, or that results rest on. `python -m lib verify --write` writes them, and README's
-scoreboard and findings, where all records are sound. Each difference is told in one line, records
-and files first: verdicts rest on them. No data are looked at, so every machine computes the same.
+`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each claim, and
+its cells on each of their tasks. `files.csv` has the digest of each other committed file that a
+reader sees, or that results rest on. `python -m lib verify --write` writes these files, and
+README's scoreboard and findings, where all records are sound. Each difference is one line. Records
+and files come first, because verdicts rest on them. No data are looked at, so every machine
+computes the same.
 """
 
 import csv
@@ -20,10 +21,10 @@ from lib.runs import paths
 from lib.runs.committed import FILES, FIX, changed, seen
 from lib.runs.execute import one_line
 
-# the columns of the committed files; the first KEY of them say what a line is about
+# These are the columns of the committed files. The first KEY of them say what a line is about.
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
 KEY = 4
-# how far numbers may be from the committed ones, in the unit of the claim
+# Numbers may be this far from the committed ones, in the unit of the claim.
 NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
 
@@ -33,7 +34,7 @@ NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 def recomputed(run):
     """Return {metric: value} of a recorded run, computed again from its stored predictions.
 
-    {} where none of its metrics is a score. Raises FileNotFoundError for scores without
+    It is empty where no metric of the run is a score. Raises FileNotFoundError for scores without
     predictions.
     """
     described = run.spec["args"].get("data", {})
@@ -41,7 +42,7 @@ def recomputed(run):
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
     stored = run.arrays("predictions")
-    if task.span:  # no texts are kept
+    if task.span:  # A record keeps the marks of such a task, and no texts.
         found = {name: float(stored[name].mean()) for name in task.metrics}
     else:
         found = metrics.scores(task, stored["logits"], stored["labels"])
@@ -53,15 +54,15 @@ def recomputed(run):
 
 
 def damage(run):
-    """Return one line on what is wrong with a record by itself; empty where it is sound."""
+    """Return one line on what is wrong with a record by itself; "" where it is sound."""
     place = paths.shown(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
         for name, value in recomputed(run).items():
-            if not abs(value - run.metrics[name]) <= 1e-12:  # also where it is no number
+            if not abs(value - run.metrics[name]) <= 1e-12:  # A nan is caught, too.
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
-    except Exception as error:  # damage comes in many shapes, and none may hide the others
+    except Exception as error:  # Damage raises errors of any kind, and must not hide other damage.
         told = str(error) if place in str(error) else f"{place} is damaged: {one_line(error)}"
         return " ".join(told.split())
     return ""
@@ -73,8 +74,8 @@ def damage(run):
 def runs():
     """Return the lines of `runs.csv`: the run of each row of the grids of all pages and claims.
 
-    A page at `paper` has its variable `grid` alone, since what else it looks up is of mini. The id
-    of a claim stands for a page.
+    The id of a claim stands for a page. A page at `paper` has its variable `grid` alone, since what
+    else it looks up is of mini.
     """
     grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
     for page in (path.stem for path in notebook.find()):
@@ -91,7 +92,7 @@ def labels(row):
 
 
 def made(store):
-    """Return {file: its text} of the committed files and README, from the code and the records."""
+    """Return {file: its text} of the tables and of README, from the code and the records."""
     with data.planning(look=False):
         found = claims.judged(store=store)
         there = runs(), claims.lines(found)
@@ -107,7 +108,7 @@ def made(store):
 
 
 def keyed(text):
-    """Return {what a line of a table is about: the rest of the line, or of all lines about it}."""
+    """Return {what lines of a table are about: the rest of all these lines, in a list}."""
     found = defaultdict(list)
     for line in csv.reader(text.splitlines()):
         found[", ".join(filter(None, line[:KEY]))] += line[KEY:]
@@ -131,7 +132,7 @@ def differences(path, text):
 
 
 def far(column, old, new):
-    """Whether two texts of a column differ, numbers by more than NEAR."""
+    """Return whether two texts of a column differ; numbers do by more than NEAR."""
     try:
         return old != new and not abs(float(old) - float(new)) <= NEAR[column]
     except (KeyError, ValueError):
@@ -139,7 +140,7 @@ def far(column, old, new):
 
 
 def wrong(store, renew=False):
-    """Return one line for each thing that is wrong; none where the evidence is what the files say.
+    """Return one line for each thing that is wrong, none where the files say what is there.
 
     renew: write the files and README's parts, where the records are sound.
     """
