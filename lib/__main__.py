@@ -152,8 +152,7 @@ def plan(args):
             every |= missing
             about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"
             print(f"{path.stem}: {len(specs)} results, {about}")
-    about = f"{clock.about(every, workers)} on {workers} workers"
-    print(f"together {len(every)} runs missing, {about}")
+    print(f"together {len(every)} runs missing, {clock.about(every, workers)} on {workers} workers")
     for part in store.parts():
         s = store.unfinished(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"

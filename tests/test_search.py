@@ -86,10 +86,16 @@ def test_a_torn_last_line_is_dropped(cut, path):
     assert plain(searched(path, options=METHODS["cascade"])) == plain(whole)
 
 
-def test_a_torn_head_begins_anew(path):
+def test_a_torn_head_begins_anew_and_another_damage_goes_on_from_before_it(path):
     path.write_text('{"space": {"sta')
     assert len(searched(path)) == 30
-    assert len(path.read_text().splitlines()) == 31
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 31
+    for damaged in (lines[4][:20] + "\n", lines[4].replace(": 0.", ": 0.9", 1), "{}\n"):
+        path.write_text("".join([*lines[:4], damaged, *lines[5:]]))
+        assert len(searched(path)) == 30
+        again = [line.partition('"digest"')[2] for line in path.read_text().splitlines(True)]
+        assert again == [line.partition('"digest"')[2] for line in lines]
 
 
 @pytest.mark.parametrize(

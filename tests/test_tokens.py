@@ -60,19 +60,30 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-@pytest.mark.parametrize("name", ["ids", "ends.npy", "manifest.json"])
+@pytest.mark.parametrize("name", ["one.ids", "ends.npy", "manifest.json"])
 def test_a_damaged_folder_is_made_again(runs, kind, name):
     """A file whose size and time stay is seen by the digest of the next process alone."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
         tokens.kept(key, lambda seed=seed: rows(300, seed), ("a", "b"))
-    there, other = (runs / ".tokens" / "ids" / key / name for key in ("one", "two"))
+    names = (name.replace("one", key) for key in ("one", "two"))
+    folders = (runs / ".tokens" / "ids" / key for key in ("one", "two"))
+    there, other = (folder / each for folder, each in zip(folders, names, strict=True))
     DAMAGE[kind](there, other)
     paths._digest.cache_clear()
     calls = []
     found = tokens.kept("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
     assert not paths.wrong(there.parent)
+
+
+def test_a_folder_under_the_name_of_another_is_made_again(runs):
+    wanted = [row["a"] for row in rows(300)]
+    tokens.kept("two", lambda: rows(300, 1), ("a", "b"))
+    place = runs / ".tokens" / "ids"
+    (place / "two").rename(place / "one")
+    found = tokens.kept("one", lambda: rows(300), ("a", "b"))
+    assert [row.tolist() for row in found["a"]] == wanted
 
 
 def test_memory_does_not_grow_with_the_rows():

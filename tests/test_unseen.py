@@ -18,7 +18,7 @@ from lib.measure import compare, metrics, stats
 from lib.page import checks
 from lib.page import claims as source
 from lib.page.tables import Runs
-from lib.papers import bermo, efficientbert, grids, mini, nas
+from lib.papers import bermo, efficientbert, frontier, grids, nas
 from lib.papers import efficientbert_search as search
 from lib.runs import paths, sweep
 from lib.runs.spec import Spec
@@ -386,7 +386,7 @@ def recorded():
 
 
 @pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])
-@pytest.mark.parametrize("task", mini.BOTH)
+@pytest.mark.parametrize("task", frontier.TASKS["mini"])
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
     of = grids.metrics("mini", nas.COLUMNS)

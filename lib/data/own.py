@@ -129,8 +129,7 @@ def _read(line):
         *texts, label = chosen = _chosen(place, tables["train"], wanted)
         layout = {"texts": [[name] for name in texts], "label": [label]}
         found = {split: read.rows(rows, layout) for split, rows in tables.items()}
-        every = [row for rows in found.values() for row in rows]
-        labels, scale, code = _coded(place, label, every)
+        labels, scale, code = _coded(place, label, sum(found.values(), []))
         found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
         metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
         task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, scale=scale)

@@ -5,9 +5,9 @@
     <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
 Any split may be missing. Test rows of GLUE have no public labels and are not read. Where an
-official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins: files with
-one more word in their name, such as dev_matched.reconstructed.tsv. Columns are found by name,
-quotes are text, and blanks around a text are dropped. Labels of GLUE are names or digits.
+official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins such as
+dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks around a text
+are dropped. Labels of GLUE are names or digits.
 """
 
 import os
@@ -22,6 +22,8 @@ from lib.runs.paths import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
+# Files with one of these words in their name stand in for an official one.
+STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
 # A file of SentEval holds all splits. The first cell of a row tells its split.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
@@ -47,7 +49,8 @@ def _choices(official):
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
-    return sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
+    names = [f"{official.stem}.{word}{official.suffix}" for word in STAND_INS]
+    return sorted(path for name in names for path in official.parent.glob(name))
 
 
 def files(task, root):

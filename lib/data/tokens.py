@@ -1,13 +1,12 @@
 """This module keeps token ids on disk. They are made once, then read as memory-mapped arrays, so
 that memory does not grow with the rows.
 
-    <runs>/.tokens/ids/<key>/    has `ids` [all tokens, columns], `ends.npy` [N + 1] and a manifest
+    <runs>/.tokens/ids/<key>/    <key>.ids [all tokens, columns], ends.npy [N + 1] and a manifest
 
-The key is a digest of everything that decides the ids. A folder that does not match its manifest is
-made again. The module is free of torch.
+The key is a digest of everything that decides the ids. A folder that does not match its manifest,
+or has another key than its name, is made again. The module is free of torch.
 """
 
-import hashlib
 from array import array
 from itertools import islice
 
@@ -15,15 +14,10 @@ import numpy as np
 
 from lib.runs import paths
 
-# CHUNK rows are tokenised together.
-CHUNK = 1000
-# Different ids are looked for among PART ids at once.
-PART = 1 << 24
-
 
 def vocabulary(tokenizer):
     """Return the digest of a tokenizer, which covers its rules and its words."""
-    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+    return paths.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
@@ -47,8 +41,7 @@ class Rows:
 
     def used(self):
         """Return the different ids in the rows, sorted."""
-        seen = (np.unique(self.ids[at : at + PART]) for at in range(0, len(self.ids), PART))
-        return np.unique(np.concatenate(list(seen)))
+        return np.unique(self.ids)
 
 
 def kept(key, rows, columns):
@@ -59,23 +52,24 @@ def kept(key, rows, columns):
     have one length. Rows are written as they come. A reader never sees a part of them.
     """
     folder = paths.runs_root() / ".tokens" / "ids" / key
-    if paths.wrong(folder):
+    file = folder / f"{key}.ids"
+    if paths.wrong(folder) or not file.exists():
         paths.remove(folder)
         try:
-            _write(folder, rows, columns)
+            _write(folder, file.name, rows, columns)
         except OSError:
             if paths.wrong(folder):  # Otherwise another process has written the same rows first.
                 raise
-    ids = np.asarray(np.memmap(folder / "ids", np.int32, "r")).reshape(-1, len(columns))
+    ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
     return {name: Rows(ids[:, i], ends) for i, name in enumerate(columns)}
 
 
-def _write(folder, rows, columns):
+def _write(folder, name, rows, columns):
     ends = array("q", [0])
     with paths.whole(folder) as place:
         place.mkdir()
-        with open(place / "ids", "wb") as file:
+        with open(place / name, "wb") as file:
             for row in rows():
                 ids = np.array([row[name] for name in columns], np.int32)
                 file.write(ids.T.tobytes())
@@ -84,7 +78,7 @@ def _write(folder, rows, columns):
         paths.seal(place)
 
 
-def chunks(rows, size=CHUNK):
+def chunks(rows, size=1000):
     """Yield the rows of an iterable as lists of up to `size` rows."""
     rows = iter(rows)
     while part := list(islice(rows, size)):

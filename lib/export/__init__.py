@@ -42,7 +42,7 @@ def export(source, folder, labels=None, onnx=False):
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
-    backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
+    backbone.save(named(model, labels), tokenizer, folder)
     remote = carry(folder)
     name = auto(backbone.architecture(folder))
     more = {"trust_remote_code": True, "local_files_only": True}

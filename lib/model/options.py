@@ -27,12 +27,6 @@ def one_of(owner, name, value, allowed):
         raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
 
 
-def at_least(owner, name, value, low):
-    """Raise ValueError for a value below `low`; it names the option and both."""
-    if not value >= low:
-        raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
-
-
 def known(what, name, allowed):
     """Raise ValueError unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:

@@ -80,7 +80,7 @@ class Clock:
         """Return the median seconds of runs like that of a Spec, or None where none is known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
-            for run in islice(self.store.every(f"{spec.step}-*"), SAMPLE):
+            for run in islice(self.store.every(f"{spec.step}-*"), 300):
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
                     self.note(spec.step, run.spec["args"], run.cost, run.origin)
         key = spec.step, *(spec.args.get("numerics") or {}).values()
@@ -105,9 +105,6 @@ class Clock:
         if (found := self.forecast(specs)) is None:
             return "time unknown"
         return f"about {clocked(sum(found) / workers)}"
-
-
-SAMPLE = 300  # The clock reads at most so many runs of a step.
 
 
 def make(

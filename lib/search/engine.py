@@ -8,12 +8,14 @@ import json
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from lib.model.formula import FormulaError
 from lib.model.options import settled
+from lib.runs import paths
 from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
@@ -69,26 +71,40 @@ def best(history):
 
 
 def append(path, value):
-    """Add a line to a file. A kill may tear it, but loses none after this function has returned."""
+    """Add a line with its digest. A kill may tear it, but loses none after this function has
+    returned."""
     with open(path, "a") as file:
-        file.write(json.dumps(value, allow_nan=False) + "\n")
+        file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
+
+
+def mark(value):
+    """Return the digest of a line, but for what a clock said."""
+    return paths.sha(canonical({**value, "seconds": 0}).encode())[:16]
+
+
+def whole(content):
+    """Yield (a line of a history, its bytes) up to one that is not what was written."""
+    for line in content.splitlines(keepends=True):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            value = json.loads(line)
+            if value.pop("digest") == mark(value) and line.endswith(b"\n"):
+                yield value, line
+                continue
+        return
 
 
 def resume(space, options, seed, path):
-    """Return the evaluations in the history so far.
+    """Return the evaluations in the history up to a line that is torn or damaged.
 
-    A last line that a kill has torn is cut off. A history of another space, sampler or seed begins
-    anew.
+    The search goes on from there. A history of another space, sampler or seed begins anew.
     """
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {name: value for name, value in settled(options).items() if name != "budget"}
     told = {"space": space.identity(), "seed": seed, "search": proposing}
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    lines = [json.loads(line) for line in whole.splitlines()]
-    if not lines or canonical(lines[0]) != canonical(told):
+    lines = list(whole(path.read_bytes() if path.exists() else b""))
+    if not lines or canonical(lines[0][0]) != canonical(told):
         path.unlink(missing_ok=True)
         append(path, told)
         return []
-    os.truncate(path, len(whole))
-    return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in lines[1:]]
+    os.truncate(path, sum(len(line) for _, line in lines))
+    return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e, _ in lines[1:]]

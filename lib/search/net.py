@@ -8,7 +8,7 @@ layer, T tokens, V rows of the token table.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.model.options import FACTOR, at_least, one_of
+from lib.model.options import FACTOR, one_of
 from lib.search.formula import check
 
 BERT = "W2 gelu(W1 x)"
@@ -61,7 +61,8 @@ class Net:
     def __post_init__(self):
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
-            at_least("Net", f"inner width for q = {layer.q}", self.inner(layer), 1)
+            if (inner := self.inner(layer)) < 1:
+                raise ValueError(f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1")
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
 
     def inner(self, layer):
