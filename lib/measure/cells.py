@@ -75,7 +75,7 @@ class Cell:
 
     @property
     def each(self):
-        """Whether the Cell is judged on each task by itself."""
+        """Return whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
 
     @property
@@ -98,7 +98,7 @@ def labelled(row):
 
 
 def fits(row, label, where):
-    """Whether a row has a label, or a recipe of this name, and the values of a place.
+    """Return whether a row has a label, or a recipe of this name, and the values of a place.
 
     where: ((column, values), ...), with "/" between values.
     """
@@ -108,7 +108,7 @@ def fits(row, label, where):
 
 
 def same(value, text):
-    """Whether a value is meant by a text. A DataFrame may have turned 3 into 3.0."""
+    """Return whether a value is meant by a text. A DataFrame may have turned 3 into 3.0."""
     if value is None or value != value:
         return False
     return text in ("*", str(value)) or (isinstance(value, float) and text == f"{value:g}")
@@ -171,7 +171,7 @@ def cell(text):
 
 
 def scored(spec):
-    """Whether the step of a Spec scores examples, so that two models can be paired on them."""
+    """Return whether the step of a Spec scores examples, so that models can be paired on them."""
     return spec.step in compare.SCORED
 
 

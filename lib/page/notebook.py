@@ -222,7 +222,8 @@ def place(path, values, hand=False):
     before = committed().get(path.stem, {"parameters": {}, "cells": ""})
     mine = grids.values(scope)
     lines = grids.own_lines(scope)
-    words = [*grids.own_titles(scope), scope[:]]
+    titles = grids.of(scope, "task"), Path(grids.of(scope, "model")).name
+    words = [*filter(None, titles), scope[:]]
     for name, was in before["parameters"].items():
         if name not in mine and values.get(name, was) != was:
             lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")

@@ -220,12 +220,6 @@ def own_lines(profile):
     return profile.about() if isinstance(profile, Own) else []
 
 
-def own_titles(profile):
-    """Return what the reader's data and model are called, as far as they are given."""
-    model = of(profile, "model")
-    return [name for name in (of(profile, "task"), model and Path(model).name) if name]
-
-
 def own_digests(profile):
     """Return the digests of the reader's data and model, each "" where it is not given."""
     name, model = (of(profile, what) for what in PARAMETERS[1:])

@@ -61,7 +61,7 @@ def _make(spec, store, keep, checkpoint_seconds):
 
 
 def small(spec):
-    """Whether a run keeps its weights even where no other run needs them.
+    """Return whether a run keeps its weights even where no other run needs them.
 
     It does if it learned generated tasks: its model has only some megabytes.
     """
@@ -75,6 +75,13 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
+def processor():
+    """Return the model name of the processor, which decides the last bits of a training."""
+    with suppress(OSError, IndexError):  # Linux has such a file.
+        return paths.full("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
+    return platform.processor()
+
+
 def environment(spec):
     """Return what a run was made with: names and versions.
 
@@ -86,8 +93,7 @@ def environment(spec):
     return {
         "python": platform.python_version(),
         "system": platform.system(),
-        "machine": platform.machine(),
-        "processor": torch.backends.cpu.get_cpu_capability(),
+        "processor": processor(),
         "torch": torch.__version__,
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),

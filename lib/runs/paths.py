@@ -67,7 +67,7 @@ def meant(path):
 
 
 def in_lab():
-    """Whether this process is a kernel of Jupyter's server, which shows widgets."""
+    """Return whether this process is a kernel of Jupyter's server, which shows widgets."""
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 

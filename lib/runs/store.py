@@ -119,7 +119,7 @@ def locked(path, patience=-1):
 
 
 def alive(path):
-    """Whether a process holds the lock at a path."""
+    """Return whether a process holds the lock at a path."""
     if not path.exists():
         return False
     try:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
-from itertools import islice
 
 from lib.runs import executors, paths
 from lib.runs.execute import one_line, work
@@ -69,18 +68,18 @@ class Clock:
     def note(self, step, args, seconds, origin="run"):
         """Note how many seconds a run of a step took.
 
-        Its numerics tell the profiles apart. They do not tell apart records in float32, which only
-        steps without a training have, so these are not noted.
+        Its numerics tell the profiles apart, but not those of records of digits and of latencies,
+        so these are not noted.
         """
         numerics = tuple((args.get("numerics") or {}).values())
-        if origin == "run" or "float32" not in numerics:
+        if origin == "run" or step not in ("digits", "latency"):
             self.took[origin, step, *numerics].append(seconds)
 
     def median(self, spec):
         """Return the median seconds of runs like that of a Spec, or None where none is known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
-            for run in islice(self.store.every(f"{spec.step}-*"), 300):
+            for run in list(self.store.every(f"{spec.step}-*"))[:300]:
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
                     self.note(spec.step, run.spec["args"], run.cost, run.origin)
         key = spec.step, *(spec.args.get("numerics") or {}).values()

@@ -57,7 +57,7 @@ def check(formula, hidden=None, inner=None, mismatch="truncate"):
 
 
 def valid(node, hidden=None, inner=None, mismatch="truncate"):
-    """Whether `check` would accept the tree. It does not build a message."""
+    """Return whether `check` would accept the tree. It does not build a message."""
     return next(_faults(node, hidden, inner, mismatch), None) is None
 
 

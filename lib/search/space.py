@@ -121,7 +121,7 @@ class Space:
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def inside(self, net):
-        """Whether a network's size is in the window; always where sizes are not searched."""
+        """Return whether a network's size is in the window; always where sizes are not searched."""
         return "ids" not in self.searched or self.low <= self.size(net) <= (self.high or ENDLESS)
 
     def id_tuples(self):
