@@ -24,7 +24,7 @@ BELOW = {
     "export": {"data", "measure", "model", "page", "runs"},
 }
 # What decides a Spec, free of torch, and where files lie: every room may import it.
-FLOOR = ("lib.runs.paths", "lib.runs.paths", "lib.runs.spec", "lib.steps.STEPS")
+FLOOR = ("lib.runs.paths", "lib.runs.spec", "lib.steps.STEPS")
 FLOOR += ("lib.model.formula", "lib.model.options", "lib.train.options")
 ROOFS = tuple(f"{name}." for name in FLOOR)
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
