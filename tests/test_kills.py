@@ -113,8 +113,9 @@ def relatives(root):
 
 
 @pytest.mark.slow
-def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=5):
+def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count=5):
     """The whole command, or one of its workers and kernels, while runs and pages are made."""
+    tmp_path = tmp_path_factory.mktemp("k")  # A socket's path has at most 107 bytes.
     began, dice, kills, commands = time.monotonic(), random.Random(count), 0, 0
     (tmp_path / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
