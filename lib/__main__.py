@@ -117,7 +117,7 @@ def run(args, make=True):
         print(f"{book} shows how far it is", flush=True)
         if make:
             specs = notebook.wanted(*(sheet.grids for sheet in book.sheets))
-            todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
+            todo = sweep.expected(store.missing(specs), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
                 lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
@@ -148,7 +148,7 @@ def plan(args):
             print(*own_lines(args.profile), of(args.profile, "data"), sep="\n")
         for path, found in grids.items():
             specs = notebook.wanted(found)
-            missing = sweep.missing(specs, store)
+            missing = store.missing(specs)
             every |= missing
             about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"
             print(f"{path.stem}: {len(specs)} results, {about}")

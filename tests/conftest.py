@@ -321,7 +321,7 @@ def without_data(monkeypatch, tmp_path):
 
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their place."""
-    for function in (data.splits, data.at_hand, data.unseen_rows, data.weights, texts.first):
+    for function in (data.splits, data.looked_for, data.unseen_rows, data.weights, texts.first):
         function.cache_clear()
 
 

@@ -60,7 +60,7 @@ def collected(monkeypatch, *origins, error=""):
             ]
         )
 
-    monkeypatch.setattr(sweep, "collect", collect)
+    monkeypatch.setattr(artefact, "collect", collect)
     monkeypatch.setattr(sweep, "make", lambda specs: {})
 
 

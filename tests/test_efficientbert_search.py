@@ -19,10 +19,10 @@ from lib.model import backbone, supernet
 from lib.model.formula import parse
 from lib.model.parts import base
 from lib.page import notebook
-from lib.page.tables import Runs
+from lib.page.tables import Runs, collect
 from lib.papers import efficientbert, grids, published
 from lib.papers import efficientbert_search as search
-from lib.runs import paths, sweep
+from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec
 from lib.search import samplers
@@ -265,7 +265,7 @@ def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
     grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
-    return sweep.collect(grid, store)
+    return collect(grid, store)
 
 
 def drawn(frame):

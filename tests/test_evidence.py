@@ -7,7 +7,6 @@ from test_sweep import BACKBONE, importance, teacher
 
 from lib.measure.claims import seeds
 from lib.page import checks, evidence
-from lib.runs import sweep
 from lib.runs.store import Store
 
 
@@ -60,7 +59,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
     assert not (store.records / BACKBONE.name).exists()
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not sweep.missing([small(64).at(10), importance(small(64)).at(11)], elsewhere)
+    assert not elsewhere.missing([small(64).at(10), importance(small(64)).at(11)])
     first, _, last, _ = evidence.listed(claims, elsewhere)
     assert "2 of 2 seeds, 0 runs left" in first and first.endswith("OPEN")
     assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like

@@ -123,7 +123,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).at(0)
-    assert list(sweep.missing([child], there)) == [TEACHER, child]
+    assert list(there.missing([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
 

@@ -32,7 +32,7 @@ def store(tmp_path):
 
 def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     spec = on_card(teacher(rows=320, batch=64, max_length=64)).at(0)
-    for each in sweep.missing([spec], store):
+    for each in store.missing([spec]):
         torch.cuda.reset_peak_memory_stats()
         execute(each, store, keep=True)
         assert torch.cuda.max_memory_allocated() < need(each).memory
@@ -48,7 +48,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(store, tmp_path, monk
     spec = on_card(teacher(rows=320, epochs=3)).at(0)
     whole = Store(tmp_path / "whole", tmp_path / "records")
     for place in (store, whole):
-        for each in sweep.missing([spec], place):
+        for each in place.missing([spec]):
             if each != spec:
                 execute(each, place, keep=True)
     execute(spec, whole, keep=True)

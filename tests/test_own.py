@@ -261,7 +261,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
 
 def test_a_changed_file_is_another_task(tmp_path, tsv):
     before = data.describe("own", rows_of.task(tsv).name)
-    data.at_hand.cache_clear()
+    data.looked_for.cache_clear()
     rows_of._read.cache_clear()
     put(tmp_path, "reviews.tsv", table(reviews(80)))
     data.splits.cache_clear()

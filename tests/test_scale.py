@@ -71,7 +71,7 @@ def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
     missing = [spec(number, SEEDS) for number in range(1000)]
     missing += [importance(teacher(rows=96)).at(0), teacher(epochs=7).at(0)]
     began = time.perf_counter()
-    todo = sweep.missing([*there, *missing], many)
+    todo = many.missing([*there, *missing])
     expected = sweep.expected(todo, many)
     seconds = time.perf_counter() - began
     assert len(todo) == 1004
@@ -130,7 +130,7 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     store = Store(tmp_path / "runs", tmp_path / "records")
-    made = list(sweep.missing([wanted], store))
+    made = list(store.missing([wanted]))
     measured, noted = taken(store, *made), need(wanted).memory
     told(f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted")
     assert measured / 1.2 < noted < 1.2 * measured

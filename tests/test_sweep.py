@@ -13,6 +13,7 @@ import pytest
 from conftest import finish, holder, losses_of, same_run, small_backbone
 
 from lib import data
+from lib.page.tables import collect
 from lib.runs import executors, sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store
@@ -62,7 +63,7 @@ def done(store, spec, weights=True):
 
 
 def planned(specs, store):
-    return [spec.step for spec in sweep.missing(specs, store)]
+    return [spec.step for spec in store.missing(specs)]
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
@@ -79,7 +80,7 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = sweep.missing([first, importance(teacher()).at(0)], store)
+    again = store.missing([first, importance(teacher()).at(0)])
     assert [s.step for s in again] == ["finetune", "importance"] and again[first] is True
 
 
@@ -90,12 +91,12 @@ def test_a_chain_is_made_and_found_again(store):
     student = Spec("finetune", dict(start.args), {"start": distilled(start, surgery)})
     rows = [{"model": "student", "spec": student.at(0)}, {"model": "plain", "spec": start.at(0)}]
     assert not make([row["spec"] for row in rows], store, workers=2)
-    frame = sweep.collect(rows, store)
+    frame = collect(rows, store)
     assert list(frame["state"]) == ["finished"] * 2 and frame["matthews"].between(-1, 1).all()
     assert frame["parameters"][0] < frame["parameters"][1]
     began = [run.status["at"] for run in frame["run"]]
     assert not make([row["spec"] for row in rows], store)
-    again = sweep.collect(rows, store)
+    again = collect(rows, store)
     assert [run.status["at"] for run in again["run"]] == began
     logits = frame["run"][0].arrays("predictions")["logits"]
     assert logits.shape == (4000, 2) and np.isfinite(logits).all()
@@ -109,7 +110,7 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "FloatingPointError" in lost[bad.at(0)]
     assert "could not be made" in lost[importance(bad).at(0)]
     assert store.find(good.at(0)) and store.state(bad.at(0))["state"] == "failed"
-    frame = sweep.collect([{"spec": bad.at(0)}], store)
+    frame = collect([{"spec": bad.at(0)}], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
 
@@ -119,7 +120,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     top = distilled(bad).at(0)
     wanted = f"needs {bad.at(0).name}, which could not be made: FloatingPointError"
     assert make([top], store)[top].startswith(wanted)
-    assert sweep.collect([{"spec": top}], store)["error"][0].startswith(wanted)
+    assert collect([{"spec": top}], store)["error"][0].startswith(wanted)
 
 
 def test_the_bar_keeps_its_end(store, monkeypatch):

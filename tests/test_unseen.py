@@ -17,10 +17,10 @@ from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
 from lib.page import checks
 from lib.page import claims as source
-from lib.page.tables import Runs
+from lib.page.tables import Runs, collect
 from lib.papers import bermo, efficientbert, frontier, grids, nas
 from lib.papers import efficientbert_search as search
-from lib.runs import paths, sweep
+from lib.runs import paths
 from lib.runs.spec import Spec
 from lib.train.options import Numerics, Targets, Train
 
@@ -105,7 +105,7 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
 
 def test_a_descriptor_without_unseen_rows_is_what_it_was():
     described = data.describe("toy", "CoLA", 64, 32)
-    wanted = {"source": "toy", "task": "CoLA", "digest": data.digest_of("toy", "CoLA")}
+    wanted = {"source": "toy", "task": "CoLA", "digest": data.at_hand("toy", "CoLA")[0]}
     assert described == wanted | {"rows": 64, "held_out": 32}
     assert "unseen" not in data.load(described)
 
@@ -228,7 +228,7 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(glue, monkeypatch,
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
     with data.planning(look=False):
         assert data.describe("glue", "SST-2", 20)["digest"] == "0" * 16
-    assert data.describe("glue", "SST-2", 20)["digest"] == data.digest_of("glue", "SST-2")
+    assert data.describe("glue", "SST-2", 20)["digest"] == data.at_hand("glue", "SST-2")[0]
 
 
 # ---- the official rows ----
@@ -390,7 +390,7 @@ def recorded():
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
     of = grids.metrics("mini", nas.COLUMNS)
-    frame = sweep.collect([row for row in recorded() if row["task"] == task])
+    frame = collect([row for row in recorded() if row["task"] == task])
     frame = compare.there(frame[frame["model"].isin([method, baseline])]).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.points(part, of).set_index("model")

@@ -264,30 +264,39 @@ def of_rows(name, task_name):
     return digest(splits(name, task_name), own and (own.labels or own.scale))
 
 
-@cache
 def at_hand(name, task_name):
     """Return (digest, names of the splits) of a task's local rows. Raises FileNotFoundError where
     they are absent.
 
-    Both are noted on disk until a file of the source or of this package changes: reading every task
-    takes seconds, and each command asks for most of them.
+    They are looked for once, and again when their folder has changed: a grid asks for them a
+    thousand times.
     """
-    if folder(name) and not _look:
-        raise FileNotFoundError(f"{name}/{task_name} is not looked at")
-    read_from = source(name).files(task_name) if name == "own" else []
-    for root in folder(name):
-        read_from += sorted(path for path in root.rglob("*") if path.is_file())
+    places = [place for root in folder(name) for place in (root, root / task_name)]
+    changed = [place.stat().st_mtime_ns for place in places if place.exists()]
+    found, absent = looked_for(name, task_name, *changed)
+    if absent:
+        raise FileNotFoundError(absent)
+    return found
+
+
+@cache
+def looked_for(name, task_name, *_):
+    """Return (what `at_hand` returns, "") of a task's local rows, or (None, why they are absent).
+
+    Digest and names are noted on disk until a file of the source or of this package changes:
+    reading every task takes seconds, and each command asks for most of them.
+    """
+    there = source(name).files(task_name) if name == "own" else []
+    there += [path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read():
         return [of_rows(name, task_name), *splits(name, task_name)]
 
-    found, *names = paths.remembered(["rows", name, task_name], [*CODE, *read_from], read)
-    return found, names
-
-
-def digest_of(name, task_name):
-    """Return the digest of a task's local rows. Raises FileNotFoundError where they are absent."""
-    return at_hand(name, task_name)[0]
+    try:
+        found, *names = paths.remembered(["rows", name, task_name], [*CODE, *there], read)
+    except FileNotFoundError as error:
+        return None, str(error)
+    return (found, names), ""
 
 
 def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
@@ -306,7 +315,7 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     """
     key, told = f"{name}/{task_name}", official_digests()
     task(name, task_name)
-    found = at_hand_or_official(key, lambda: digest_of(name, task_name))
+    found = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if unseen:

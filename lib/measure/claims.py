@@ -242,10 +242,10 @@ def after_holm(alone):
 def judge(line, rows, metric_of, teachers, scale, printed=None):
     """Return the Verdict on a claim from the collected rows of its cells.
 
-    line: the row of claims.csv. rows: rows as `lib.runs.sweep.joined` returns them. metric_of:
-    {task: Columns} as in `lib.measure.compare.pairs`. teachers: f(Spec) -> the runs whose scores
-    its model should approach. printed: {(cell, task): points}, see `Result`. Raises LookupError
-    that names what is missing, where no cell has rows.
+    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them.
+    metric_of: {task: Columns} as in `lib.measure.compare.pairs`. teachers: f(Spec) -> the runs
+    whose scores its model should approach. printed: {(cell, task): points}, see `Result`. Raises
+    LookupError that names what is missing, where no cell has rows.
     """
     results, absent, seen, lost, away = [], {}, {}, set(), set()
     for one in parsed(line["cells"]):

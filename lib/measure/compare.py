@@ -201,6 +201,12 @@ def table(*parts, names=("m", "model")):
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 
 
+def with_metrics(row):
+    """Return a row with the metrics of its run after the columns of the row."""
+    metrics = row["run"].metrics if row["run"] else {}
+    return row | {name: value for name, value in metrics.items() if name not in row}
+
+
 def there(frame):
     """Return the rows of a collected frame whose runs exist."""
     return frame[frame["run"].notna()]

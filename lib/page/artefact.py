@@ -28,12 +28,14 @@ from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
-from lib.page.tables import Runs, compared, digits, joined, markdown, seen, styled
-from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
+from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
+from lib.page.verdicts import ENVIRONMENT, answers, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
+from lib.runs.store import Store
 
+ENVIRONMENT.filters["escaped"] = escaped
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
 # A page says by these words where a run comes from.
@@ -74,7 +76,7 @@ class Page:
         return grids.own_lines(self.scope)
 
     def collect(self, rows, on_missing="run"):
-        """Return the rows of a grid with their results (lib.runs.sweep.collect).
+        """Return the rows of a grid with their results (lib.page.tables.collect).
 
         Missing runs are made here, unless the page is made by a command, which made them before.
         The page says why a run is still missing.
@@ -83,10 +85,10 @@ class Page:
         """
         lost, specs = {}, [row["spec"] for row in rows]
         if on_missing == "run" and not os.environ.get(notebook.BATCH):
-            if todo := sweep.missing(specs):
+            if todo := Store().missing(specs):
                 self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
                 lost = sweep.make(specs)
-        frame = sweep.collect(rows, lost=lost)
+        frame = collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # Verdicts are off, so these runs do not count.
         there = {row["spec"].name: row for row in frame.to_dict("records")}

@@ -15,10 +15,10 @@ from math import isfinite
 
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
-from lib.measure import cells, claims, stats
+from lib.measure import cells, claims, compare, stats
 from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
-from lib.runs import paths, sweep
+from lib.runs import paths
 from lib.runs.spec import ancestry, known
 from lib.runs.store import Store
 
@@ -76,7 +76,7 @@ def judged(names=None, store=None, scale=SCALE):
     scale: mini, whose seeds are planned, or paper.
     """
     store, found = store or Store(), {}
-    look = cache(partial(sweep.found, store=store))
+    look = cache(store.found)
     taught = cache(partial(teachers, scale, look))
     with threadpool_limits(1):  # The products are small, so more threads would only wait.
         for name in checks.claims() if names is None else names:
@@ -88,8 +88,8 @@ def judged(names=None, store=None, scale=SCALE):
 def judge(line, scale, look, taught):
     """Return the Verdict on one claim by itself.
 
-    line: the row of the claim. look: a function from a Spec to (run or None, state). taught: a
-    function from a Spec to the runs that its model is to come near.
+    line: the row of the claim. look: a function from a Spec to what `Store.found` returns. taught:
+    a function from a Spec to the runs that its model is to come near.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
@@ -98,10 +98,7 @@ def judge(line, scale, look, taught):
     if not line["cells"]:
         return claims.Verdict(line["id"], "NOT_RUN", "not measured")
     line = line if scale == SCALE else line | {"seeds": ""}
-    own = [
-        sweep.joined(row | dict(zip(("run", "state"), look(row["spec"]), strict=True)))
-        for row in rows(line, scale)
-    ]
+    own = [compare.with_metrics(row | look(row["spec"])) for row in rows(line, scale)]
     of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
     printed = checks.effects(line["id"])
     try:
@@ -125,7 +122,7 @@ def teachers(scale, look, spec):
     tuned = [each for each in ancestry([spec]) - {spec} if each.step == "finetune"]
     own = [each for each in tuned if each.args["data"]["task"] == task]
     told = map(look, own or [grids.teacher(scale, task).at(spec.seed)])
-    return [run for run, _ in told if run]
+    return [each["run"] for each in told if each["run"]]
 
 
 def undecided(line, why):

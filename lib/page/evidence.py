@@ -53,7 +53,7 @@ def gather(claims, store, workers=None, backend="local"):
     wanted = rounds(claims)
     results = {*wanted, *found_by(wanted)}
     keep(results, store)
-    missing = sweep.missing(rounds(chosen()), store)
+    missing = store.missing(rounds(chosen()))
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
     def done(spec):
@@ -89,9 +89,9 @@ def listed(claims, store):
     for claim in claims:
         by_seed = cells(claim).values()
         done = sum(all(map(store.find, specs)) for specs in by_seed)
-        missing = sweep.missing(chain(*by_seed), store)
+        missing = store.missing(chain(*by_seed))
         left = f"{len(missing)} runs left, {clock.about(missing)}"
         word, _ = words.get(claim["id"], ("NOT_RUN", None))
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
-    missing = sweep.missing(rounds(claims), store)
+    missing = store.missing(rounds(claims))
     yield f"together left on one core: {clock.about(missing)}"

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from lib.page import checks, notebook, verdicts
 from lib.page.sheet import Sheet, fingerprint, made_of, make
 from lib.papers import grids
-from lib.runs import executors, paths, sweep
+from lib.runs import executors, paths
 from lib.runs.execute import one_line
 
 
@@ -38,7 +38,7 @@ class Book:
         for path in [*grids, *absent]:
             filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
             found = grids.get(path, {})
-            left = set(sweep.missing(notebook.wanted(found), store))
+            left = set(store.missing(notebook.wanted(found)))
             sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
             self.sheets.append(sheet)
             if path in absent:

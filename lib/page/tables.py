@@ -4,6 +4,7 @@ Runs of the page's own profile stand beside runs that are recorded at mini. A ta
 HTML and as Markdown.
 """
 
+import html
 import re
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,8 @@ from pandas.io.formats.style import Styler
 
 from lib.data.unseen import LONG
 from lib.measure import compare
-from lib.page.verdicts import escaped
 from lib.papers import grids
+from lib.runs.store import Store
 
 # A column of words or sentences has this style.
 WORDS = "text-align: left; white-space: normal"
@@ -23,9 +24,24 @@ PRINTED = ("published", "printed")  # A paper prints the numbers of these source
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
+def collect(rows, store=None, lost=None):
+    """Return a grid's rows with the results of their Specs, as a DataFrame.
+
+    Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one for each
+    metric. lost: what `lib.runs.sweep.make` returned, if it was called before. `error` names the
+    root: the input that could not be made.
+    """
+    store, lines = store or Store(), []
+    for row in rows:
+        there = store.found(spec := row["spec"])
+        error = "" if there["run"] else (lost or {}).get(spec) or store.why(spec)
+        lines.append(compare.with_metrics(row | there | {"error": error}))
+    return pd.DataFrame(lines)
+
+
 @dataclass(frozen=True)
 class Runs:
-    """A Runs object holds the collected frames of one grid (lib.runs.sweep.collect).
+    """A Runs object holds the collected frames of one grid (`collect`).
 
     `Page.runs` makes it.
 
@@ -125,6 +141,12 @@ class Runs:
             for (source, (*width, task)), gap in gaps.items():
                 found[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
         return found
+
+
+def escaped(text):
+    """Return a text on one line, in which Markdown and HTML find no mark of theirs."""
+    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
+    return " ".join(text.split())
 
 
 def joined(names, between):

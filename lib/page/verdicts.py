@@ -1,7 +1,5 @@
 """This module shows verdicts: badges, the words explained, sentences. It is free of torch."""
 
-import html
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,12 +10,6 @@ from lib.page import checks
 from lib.papers.grids import PROFILES
 
 TEMPLATE = Path(__file__).parent / "template"
-
-
-def escaped(text):
-    """Return a text on one line, in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
 
 
 def label(word, kind="finding", before=""):
@@ -32,7 +24,6 @@ ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "readi
 # The index has pages of no paper first, then the pages of each paper, then experiments.
 HEADINGS = ("The workbook", *checks.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
-ENVIRONMENT.filters["escaped"] = escaped
 
 GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))
 

@@ -223,7 +223,7 @@ def own_lines(profile):
 def own_digests(profile):
     """Return the digests of the reader's data and model, each "" where it is not given."""
     name, model = (of(profile, what) for what in PARAMETERS[1:])
-    return [name and data.digest_of("own", name), model and data.weights(model)]
+    return [name and data.at_hand("own", name)[0], model and data.weights(model)]
 
 
 def own_rows(name, profile, wanted, held_out):

@@ -31,6 +31,7 @@ from safetensors.numpy import load_file, save_file
 from lib.runs import paths
 from lib.runs.paths import Damaged, read_json, write_json
 from lib.runs.spec import placeless
+from lib.steps import STEPS
 
 PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
 # A record does not copy these from its run. It gets a manifest of its own.
@@ -182,6 +183,44 @@ class Store:
         part = self.part(spec)
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
+    def found(self, spec):
+        """Return {"run": the Run of a Spec or None, "state": its state}."""
+        run = self.find(spec)
+        return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
+
+    def missing(self, specs, keep=False):
+        """Return {Spec: whether its weights are needed} of the runs that must be made for Specs.
+
+        Inputs come first. keep: whether the weights of the Specs themselves are needed. The inputs
+        of a run that exists are not looked at: its result stands by itself.
+        """
+        looked, todo = {}, {}
+
+        def need(spec, weights):
+            weights = bool(weights and STEPS[spec.step].weights)
+            if looked.get(spec, -1) >= weights:
+                return
+            looked[spec] = weights
+            if self.find(spec, weights):
+                return
+            for parent in spec.parents.values():
+                need(parent, True)
+            todo[spec] = weights
+
+        for spec in specs:
+            need(spec, keep)
+        return todo
+
+    def why(self, spec):
+        """Return in one line why a run is missing, or "" where nobody has tried to make it.
+
+        It is the error of the input at the root of it.
+        """
+        for each in self.missing([spec]):  # Inputs come first.
+            if error := ledger(self.part(each)).get("error"):
+                return error if each == spec else needs(each, error)
+        return ""
+
     def unfinished(self, part):
         """Return what the ledger of one of `parts` says."""
         status = ledger(part)
@@ -228,6 +267,12 @@ def ledger(part):
         return told | read_json(part / "status.json")
     except (OSError, Damaged):
         return told
+
+
+def needs(spec, error):
+    """Return in one line why a run is lost whose input, or an input of that, is missing."""
+    root = f"needs {spec.name}, which could not be made: {error}"
+    return error if error.startswith("needs ") else root
 
 
 class Scratch:

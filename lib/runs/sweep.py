@@ -1,11 +1,6 @@
 """This module makes many Specs as one graph, under one progress bar.
 
-    rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
-    make([row["spec"] for row in rows])
-    frame = collect(rows)
-
-The frame has one line for each row, with the metrics of its run. The inputs of a run are made
-before it. Runs are made by an executor (lib.runs.executors).
+The inputs of a run are made before it. Runs are made by an executor (lib.runs.executors).
 """
 
 import statistics
@@ -16,39 +11,13 @@ from contextlib import suppress
 
 from lib.runs import executors, paths
 from lib.runs.execute import one_line, work
-from lib.runs.store import Store, ledger
-from lib.steps import STEPS
-
-
-def missing(specs, store=None, keep=False):
-    """Return {Spec: whether its weights are needed} of the runs that must be made for some Specs.
-
-    Inputs come first. keep: whether the weights of the Specs themselves are needed. The inputs of a
-    run that exists are not looked at: its result stands by itself.
-    """
-    store = store or Store()
-    looked, todo = {}, {}
-
-    def need(spec, weights):
-        weights = bool(weights and STEPS[spec.step].weights)
-        if looked.get(spec, -1) >= weights:
-            return
-        looked[spec] = weights
-        if store.find(spec, weights):
-            return
-        for parent in spec.parents.values():
-            need(parent, True)
-        todo[spec] = weights
-
-    for spec in specs:
-        need(spec, keep)
-    return todo
+from lib.runs.store import Store, ledger, needs
 
 
 def expected(todo, store=None, workers=None):
     """Return the work for missing runs as text: "29 runs to make, about 3 min".
 
-    todo: what `missing` returned.
+    todo: what `Store.missing` returned.
     """
     about = Clock(store or Store()).about(todo, workers or paths.cores())
     return f"{len(todo)} runs to make, {about}"
@@ -116,7 +85,7 @@ def make(
     themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
-    todo = missing(specs, store, keep)
+    todo = store.missing(specs, keep)
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
@@ -154,12 +123,6 @@ def make(
         for parent in graph[spec] & lost.keys():
             lost[spec] = needs(parent, lost[parent])
     return lost
-
-
-def needs(spec, error):
-    """Return in one line why a run is lost whose input, or an input of that, is missing."""
-    root = f"needs {spec.name}, which could not be made: {error}"
-    return error if error.startswith("needs ") else root
 
 
 class Bar:
@@ -208,45 +171,3 @@ def clocked(seconds):
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def why(spec, store):
-    """Return in one line why a run is missing, or "" where nobody has tried to make it.
-
-    It is the error of the input at the root of it.
-    """
-    for each in missing([spec], store):  # Inputs come first.
-        if error := ledger(store.part(each)).get("error"):
-            return error if each == spec else needs(each, error)
-    return ""
-
-
-def collect(rows, store=None, lost=None):
-    """Return a grid's rows with the results of their Specs, as a DataFrame.
-
-    Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one for each
-    metric. lost: what `make` returned, if it was called before. `error` names the root: the input
-    that could not be made.
-    """
-    import pandas as pd
-
-    store = store or Store()
-    lines = []
-    for row in rows:
-        spec = row["spec"]
-        run, state = found(spec, store)
-        error = "" if run else (lost or {}).get(spec) or why(spec, store)
-        lines.append(joined(row | {"run": run, "state": state, "error": error}))
-    return pd.DataFrame(lines)
-
-
-def found(spec, store):
-    """Return (the Run of a Spec or None, the state of the Spec)."""
-    run = store.find(spec)
-    return run, (run.status if run else store.state(spec))["state"]
-
-
-def joined(row):
-    """Return a row with the metrics of its run after the columns of the row."""
-    metrics = row["run"].metrics if row["run"] else {}
-    return row | {name: value for name, value in metrics.items() if name not in row}
