@@ -69,7 +69,7 @@ def lab(count=2000, seed=0):
     The task is whether a generated sentence is in order, or two of its words have changed places.
     The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
 
-    count: how many rows to train on; 4,000 others are judged.
+    count: how many rows to train on; 2,000 others are judged.
     """
     from pathlib import Path
     from tempfile import mkdtemp

@@ -208,8 +208,8 @@ MAKERS = {
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 # These are the numbers of rows of each split.
-ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
-ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500})
+ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 2000})
+ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 2000, "test": 500})
 
 
 # ---- splits ----
