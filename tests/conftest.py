@@ -239,10 +239,10 @@ def sentences():
     return make
 
 
-@pytest.fixture
-def tokenizer(tmp_path):
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory):
     """A word-piece tokenizer of VOCAB entries."""
-    path = tmp_path / "vocab.txt"
+    path = tmp_path_factory.mktemp("words") / "vocab.txt"
     path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]) + "\n")
     return transformers.BertTokenizerFast(str(path), do_lower_case=True)
 

@@ -65,9 +65,8 @@ FORMULAS = ("elu(W2 (swish(W1 x + x) * x))", "max(W2 leaky_relu(W1 x), tanh(x)) 
 NETS = {"truncate": (24, "trigram"), "pad": (96, "plain")}
 
 
-@pytest.fixture
-def saved(tiny, tokenizer, tmp_path):
-    """f(family, operations) -> folder of a model whose every parameter is random."""
+def saver(tiny, tokenizer, folder):
+    """f(family, operations) -> a folder below `folder` of a model whose parameters are random."""
 
     def make(family, ops):
         model = tiny(family)
@@ -81,11 +80,16 @@ def saved(tiny, tokenizer, tmp_path):
             for value in model.parameters():
                 if value.is_floating_point():
                     value.add_(0.1 * torch.randn_like(value))
-        backbone.save(model, tokenizer, tmp_path / "run")
-        return tmp_path / "run"
+        backbone.save(model, tokenizer, folder / "run")
+        return folder / "run"
 
     make.keep = keep
     return make
+
+
+@pytest.fixture
+def saved(tiny, tokenizer, tmp_path):
+    return saver(tiny, tokenizer, tmp_path)
 
 
 def stacked(mismatch):
@@ -132,28 +136,47 @@ ELSEWHERE = """
 import json, sys
 sys.modules["lib"] = None  # nothing can import this library
 import numpy, transformers
-cls = transformers.AutoModelForSequenceClassification
-model = cls.from_pretrained("out", trust_remote_code=True).eval()
-words = transformers.AutoTokenizer.from_pretrained("out", trust_remote_code=True)
-batch = words(["word1 word2 word7", "word3"], return_tensors="pt", padding=True)
-found = {"torch": model(**batch).logits.detach().numpy()}
-if sys.argv[1] == "onnx":
-    import onnxruntime
-    names = {name: batch[name].numpy() for name in ("input_ids", "attention_mask")}
-    names["token_type_ids"] = numpy.zeros_like(names["input_ids"])
-    found["onnx"] = onnxruntime.InferenceSession("out/model.onnx").run(None, names)[0]
-pipe = transformers.pipeline("text-classification", "out", trust_remote_code=True)
-told = {name: value.tolist() for name, value in found.items()}
-print(json.dumps(told | {"pipe": pipe(["word1 word2 word7", "word3"])}))
+
+def opened(folder, onnx):
+    cls, more = transformers.AutoModelForSequenceClassification, {"trust_remote_code": True}
+    model = cls.from_pretrained(folder, **more).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder, **more)
+    batch = words(["word1 word2 word7", "word3"], return_tensors="pt", padding=True)
+    found = {"torch": model(**batch).logits.detach().numpy()}
+    if onnx:
+        import onnxruntime
+        names = {name: batch[name].numpy() for name in ("input_ids", "attention_mask")}
+        names["token_type_ids"] = numpy.zeros_like(names["input_ids"])
+        found["onnx"] = onnxruntime.InferenceSession(f"{folder}/model.onnx").run(None, names)[0]
+    pipe = transformers.pipeline("text-classification", folder, **more)
+    told = {name: value.tolist() for name, value in found.items()}
+    return told | {"pipe": pipe(["word1 word2 word7", "word3"])}
+
+print(json.dumps({folder: opened(folder, onnx) for folder, onnx in json.loads(sys.argv[1])}))
 """
 
 
+@pytest.fixture(scope="module")
+def elsewhere(tiny, tokenizer, tmp_path_factory):
+    """{name: (the folder of a run's model, what its export gives in a process without lib)}."""
+    root, sources = tmp_path_factory.mktemp("elsewhere"), {}
+    there = bool(importlib.util.find_spec("onnxruntime"))
+    for name, (make, onnx) in FIVE.items():
+        sources[name] = make(saver(tiny, tokenizer, root / f"{name} run"))
+        export.export(sources[name], root / name, ("no", "yes"), onnx=onnx and there)
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    more = {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
+    asked = json.dumps([(name, onnx and there) for name, (_, onnx) in FIVE.items()])
+    command = [sys.executable, "-c", ELSEWHERE, asked]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=root, env=bare | more)
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout.splitlines()[-1])
+    return {name: (sources[name], told[name]) for name in FIVE}
+
+
 @pytest.mark.parametrize("name", FIVE)
-def test_a_folder_opens_where_this_library_is_absent(name, saved, tmp_path):
-    make, onnx = FIVE[name]
-    onnx = onnx and bool(importlib.util.find_spec("onnxruntime"))
-    source = make(saved)
-    export.export(source, tmp_path / "out", ("no", "yes"), onnx=onnx)
+def test_a_folder_opens_where_this_library_is_absent(name, elsewhere):
+    source, told = elsewhere[name]
     model, tokenizer = backbone.load(source)
     texts = ["word1 word2 word7", "word3"]  # as one batch, and each by itself
     with torch.no_grad():
@@ -161,13 +184,7 @@ def test_a_folder_opens_where_this_library_is_absent(name, saved, tmp_path):
             model(**tokenizer(each, return_tensors="pt", padding=True)).logits
             for each in (texts, *texts)
         )
-    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    more = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", ELSEWHERE, "onnx" * onnx]
-    made = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare | more)
-    assert made.returncode == 0, made.stderr
-    told = json.loads(made.stdout.splitlines()[-1])
-    for form in ("torch", "onnx") if onnx else ("torch",):
+    for form in told.keys() - {"pipe"}:
         assert np.abs(np.array(told[form]) - expected.numpy()).max() < 1e-5, form
     for each, logits in zip(told["pipe"], alone, strict=True):
         assert each["label"] == ("no", "yes")[logits.argmax()]

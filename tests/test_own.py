@@ -406,7 +406,10 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
 
 
 # ---- commands on them ----
-def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder, capsys):
+def test_plan_tells_what_it_read_and_refuses_in_one_line(
+    tmp_path, tsv, encoder, capsys, monkeypatch
+):
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))  # where no run tells how long it took
     folder = encoder(12)
     words = ["plan", "92_your_task", "--data", tsv, "--model", folder]
     assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0

@@ -207,9 +207,10 @@ MAKERS = {
     "Tense": _tense,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-# These are the numbers of rows of each split.
-ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 2000})
-ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 2000, "test": 500})
+# So many rows of each split are drawn. The first JUDGED development rows are kept.
+ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
+ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500})
+JUDGED = 2000
 
 
 # ---- splits ----
@@ -237,7 +238,8 @@ def _drawn(task, name, seen):
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
-    order = sorted(found, key=found.get)
+    kept = list(found)[:JUDGED] if name == "dev" else found
+    order = sorted(kept, key=found.get)
     a, *b = (list(column) for column in zip(*order, strict=True))
     y = np.array([found[texts][1] for texts in order], np.int64)
     b, answers = b[0] if b else None, None
