@@ -290,7 +290,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("signs", [[signal.SIGINT], [signal.SIGTERM]])
+STOPS = [[signal.SIGINT], pytest.param([signal.SIGTERM], marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("signs", STOPS)
 def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tmp_path):
     there = copied()
     spec = finetuned(
