@@ -238,8 +238,7 @@ def _drawn(task, name, seen):
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
-    kept = list(found)[:JUDGED] if name == "dev" else found
-    order = sorted(kept, key=found.get)
+    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.get)
     a, *b = (list(column) for column in zip(*order, strict=True))
     y = np.array([found[texts][1] for texts in order], np.int64)
     b, answers = b[0] if b else None, None

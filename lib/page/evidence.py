@@ -93,5 +93,4 @@ def listed(claims, store):
         left = f"{len(missing)} runs left, {clock.about(missing)}"
         word, _ = words.get(claim["id"], ("NOT_RUN", None))
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
-    missing = store.missing(rounds(claims))
-    yield f"together left on one core: {clock.about(missing)}"
+    yield f"together left on one core: {clock.about(store.missing(rounds(claims)))}"

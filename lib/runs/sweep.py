@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from lib.runs import executors, paths
 from lib.runs.execute import one_line, work
+from lib.runs.paths import read_json
 from lib.runs.store import Store, ledger, needs
 
 
@@ -28,7 +29,7 @@ class Clock:
 
     They are runs of the store and those that this process noted; where there are none, they are
     records, which other machines made. If a step has very many runs, only the first ones are read;
-    as their names are hashes, these are a fair sample.
+    as their names are hashes, these are a fair sample. Their arrays are not looked at.
     """
 
     def __init__(self, store):
@@ -50,7 +51,8 @@ class Clock:
             self.read.add(spec.step)
             for run in list(self.store.every(f"{spec.step}-*"))[:300]:
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
-                    self.note(spec.step, run.spec["args"], run.cost, run.origin)
+                    args, told = read_json(run.folder / "spec.json")["args"], ledger(run.folder)
+                    self.note(spec.step, args, told["core_seconds"] or told["seconds"], run.origin)
         key = spec.step, *(spec.args.get("numerics") or {}).values()
         took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
