@@ -16,7 +16,7 @@ from lib import data
 from lib.page.tables import collect
 from lib.runs import executors, sweep
 from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store
+from lib.runs.store import Draft, Store, cost
 from lib.train.options import Distil, Importance, Numerics, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
@@ -232,7 +232,7 @@ def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert clock.median(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None
     done(store, one)
-    assert sweep.Clock(store).median(one.at(3)) == store.find(one).cost
+    assert sweep.Clock(store).median(one.at(3)) == cost(store.find(one).status)
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):

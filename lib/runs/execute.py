@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 from lib.runs import paths
 from lib.runs.spec import from_json
-from lib.runs.store import Draft, Store, alive, locked, say
+from lib.runs.store import Draft, Store, alive, cost, locked, say
 from lib.steps import STEPS
 
 # These packages decide results, beside torch.
@@ -124,7 +124,7 @@ def work(body, runs, records, keep, checkpoint_seconds):
     """
     spec = from_json(body)
     try:
-        return execute(spec, Store(runs, records), keep, checkpoint_seconds).cost, ""
+        return cost(execute(spec, Store(runs, records), keep, checkpoint_seconds).status), ""
     except Exception as error:
         return None, one_line(error)
     finally:

@@ -68,11 +68,6 @@ class Run:
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
-    def cost(self):
-        """Return the core seconds of the run, which other work on the machine does not stretch."""
-        return self.status.get("core_seconds", self.status["seconds"])
-
-    @property
     def name(self):
         return f"{self.folder.parent.name}/{self.folder.name}"
 
@@ -255,6 +250,14 @@ class Store:
             paths.seal(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
+
+
+def cost(status):
+    """Return the core seconds of a run, which other work on the machine does not stretch.
+
+    status: what its ledger says. A ledger of before these were noted has the seconds alone.
+    """
+    return status.get("core_seconds") or status["seconds"]
 
 
 def ledger(part):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from lib.runs import executors, paths
 from lib.runs.execute import one_line, work
 from lib.runs.paths import read_json
-from lib.runs.store import Store, ledger, needs
+from lib.runs.store import Store, cost, ledger, needs
 
 
 def expected(todo, store=None, workers=None):
@@ -51,8 +51,8 @@ class Clock:
             self.read.add(spec.step)
             for run in list(self.store.every(f"{spec.step}-*"))[:300]:
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
-                    args, told = read_json(run.folder / "spec.json")["args"], ledger(run.folder)
-                    self.note(spec.step, args, told["core_seconds"] or told["seconds"], run.origin)
+                    args = read_json(run.folder / "spec.json")["args"]
+                    self.note(spec.step, args, cost(ledger(run.folder)), run.origin)
         key = spec.step, *(spec.args.get("numerics") or {}).values()
         took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
@@ -107,13 +107,13 @@ def make(
             for future in executor.finished(0.5):
                 spec = running.pop(future)
                 try:
-                    cost, error = future.result()
+                    took, error = future.result()
                 except Exception as death:
                     error = f"its worker died; the next command resumes it ({one_line(death)})"
                 if error:
                     lost[spec] = error
                     continue
-                bar.clock.note(spec.step, spec.args, cost)
+                bar.clock.note(spec.step, spec.args, took)
                 ended.add(spec)
                 if done:
                     done(spec)
