@@ -249,3 +249,15 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
         bar.drawn = bar.began + 0.75 * sum(took[:count])
         left = bar.left([1.0] * count + [0.0] * (40 - count))
         assert 0.5 < left / (0.75 * sum(took[count:])) < 2
+
+
+def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
+    """The first 20 of 40 runs take 2.4 times their time, as pages are made beside them."""
+    specs = [teacher().at(seed) for seed in range(40)]
+    bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
+    noted(bar.clock, specs[0], 10.0)
+    at = np.cumsum([0.0] + [12.0] * 20 + [5.0] * 20)
+    for count in range(4, 40):
+        bar.drawn = bar.began + at[count]
+        left = bar.left([1.0] * count + [0.0] * (40 - count))
+        assert 0.5 < left / (at[-1] - at[count]) < 2
