@@ -35,6 +35,7 @@ GUARDED := tests/test_surgery.py::test_a_model_whose_weights_do_not_fit_is_refus
 	tests/test_surgery.py::test_a_tokenizer_that_is_none_is_refused \
 	tests/test_cluster.py::test_a_queue_that_does_not_answer_is_told_once \
 	tests/test_sweep.py::test_the_time_left_follows_the_pace_of_this_machine \
+	tests/test_sweep.py::test_the_time_left_expects_that_what_slows_the_first_runs_ends \
 	tests/test_notebooks.py::test_commands_answer_mistakes_in_one_line
 
 test-faults: .venv/ready-dev

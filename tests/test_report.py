@@ -109,8 +109,7 @@ def workbook(tmp_path_factory):
 
     lib = Commands(env)
     assert lib("tidy").returncode == 0  # these are the committed notebooks
-    words = [sys.executable, "-m", "lib", "run", "--profile", "toy"]  # the first one as users do
-    first = subprocess.run(words, capture_output=True, text=True, cwd=paths.ROOT, env=env)
+    first = lib("run", "--profile", "toy")
     yield root, lib, (first, lib("run", "--profile", "toy"))
     lib.close()
 

@@ -59,7 +59,7 @@ def planned(page, scale, seeds=()):
     values = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
         values["seeds"] = list(seeds)
-    made = notebook.planned(path, values)
+    made = notebook.planned(path, values, looked_up=False)
     return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
 
 
