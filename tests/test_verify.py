@@ -57,7 +57,7 @@ def records(tmp_path, monkeypatch):
     rows = [{"task": "RTE", "m": 3, "seed": 10, "spec": SPEC, "more": [1]}]
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find", lambda *_: [page])
-    monkeypatch.setattr(notebook, "planned", lambda *_: {"grid": rows, "recorded": rows[:1]})
+    monkeypatch.setattr(notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]})
     monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
     monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))
     monkeypatch.setattr(verify.claims, "judged", judged)

@@ -215,7 +215,7 @@ def made(page):
 
     (path,) = notebook.find([page])
     with data.planning(look=False):
-        return notebook.planned(path, {"profile": "paper"}).get("grid", [])
+        return notebook.planned(path, {"profile": "paper"}, looked_up=False).get("grid", [])
 
 
 FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)

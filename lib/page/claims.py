@@ -54,12 +54,13 @@ def planned(page, scale, seeds=()):
     """Return the rows of a page at a scale, at these seeds where the page takes seeds.
 
     Outside mini these are the rows of the variable `grid` alone: all other variables are of mini.
+    At given seeds `recorded` is left out, whose rows have the seeds of the page.
     """
     (path,) = notebook.find([page])
     values = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
         values["seeds"] = list(seeds)
-    made = notebook.planned(path, values, looked_up=False)
+    made = notebook.planned(path, values, looked_up=not seeds)
     return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
 
 
