@@ -8,6 +8,7 @@ seeds and over clusters of rows, with draws of its own.
 import csv
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ CELL = re.compile(
 LEAST, DRAWS = 3, 2000
 
 
+@cache
 def rows(file):
     with (DATA / file).open() as lines:
         return list(csv.DictReader(lines))
@@ -87,6 +89,13 @@ def judged(folder):
     return np.concatenate([right, unseen[rest["judged"]]]), rest["cluster"].astype(int)
 
 
+@cache
+def draws(units):
+    """How often each of some units occurs in each draw: [DRAWS, units]."""
+    rng = np.random.default_rng(7)
+    return rng.multinomial(units, np.full(units, 1 / units), DRAWS).astype(float)
+
+
 @pytest.mark.parametrize("row", cells(), ids=lambda r: f"{r['claim']} {r['cell']}")
 def test_a_judged_cell(row):
     parts = CELL.fullmatch(row["cell"]).groupdict()
@@ -102,15 +111,14 @@ def test_a_judged_cell(row):
     mean, of_seed = gaps.mean(), gaps.mean(1)
     assert mean == pytest.approx(float(row["estimate"]), abs=1e-7)
 
-    rng, cluster = np.random.default_rng(7), both[0][0][1]
-    units = cluster.max() + 1
-    drawn = rng.multinomial(units, np.full(units, 1 / units), DRAWS)[:, cluster]
-    of_rows = (drawn @ gaps.mean(0)) / drawn.sum(1) - mean
+    rng, cluster = np.random.default_rng(8), both[0][0][1]
+    drawn, total = draws(int(cluster.max()) + 1), np.bincount(cluster, gaps.mean(0))
+    of_rows = (drawn @ total) / (drawn @ np.bincount(cluster)) - mean
     of_seeds = of_seed[rng.integers(n, size=(DRAWS, n))].mean(1) - mean
     # n seeds show (n - 1) / n of their variance, and Student's t is wider than a normal
     part = of_seed.var(ddof=1) / n
     freedom = (n - 1) * ((part + of_rows.var()) / part) ** 2
-    wider = np.quantile(rng.standard_t(freedom, 1_000_000), 0.975) / 1.95996
+    wider = np.quantile(rng.standard_t(freedom, 200_000), 0.975) / 1.95996
     ends = np.quantile(of_rows + (n / (n - 1)) ** 0.5 * of_seeds, (0.025, 0.975))
     low, high = mean + wider * ends
     near = 0.08 * (high - low)  # what 2,000 draws leave open
