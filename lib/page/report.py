@@ -55,16 +55,20 @@ class Book:
             if spec in sheet.left:
                 sheet.left.discard(spec)
                 if not sheet.left:
-                    self.begin(sheet)
+                    self.ready.append(sheet)
+                    self.begin()
 
     @contextmanager
     def meanwhile(self):
-        """Make pages one by one beside the runs, each page when its runs are there."""
+        """Make pages one by one beside the runs: each when its runs are there, the last one first.
+
+        So pages that wait for no runs leave the way to those that did.
+        """
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
-        self.begin = lambda sheet: thread.submit(self.render, [sheet], executor)
-        for sheet in self.sheets:
-            if not sheet.left and not sheet.failed:
-                self.begin(sheet)
+        self.ready = [sheet for sheet in reversed(self.sheets) if not (sheet.left or sheet.failed)]
+        self.begin = lambda: thread.submit(lambda: self.render([self.ready.pop()], executor))
+        for _ in self.ready[:]:
+            self.begin()
         try:
             yield
             thread.shutdown(cancel_futures=True)
@@ -143,8 +147,7 @@ def publish(profile, sheets=(), working=False):
 def card(sheet, profile, working):
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
-    scope = grids.meant({"profile": profile} | sheet.values)
-    how = notebook.command(sheet.path.stem, scope)
+    how = notebook.command(sheet.path.stem, grids.meant({"profile": profile} | sheet.values))
     return vars(sheet) | {
         "title": notebook.title(sheet.path),
         "body": None if sheet.failed else sheet.body,
