@@ -10,8 +10,7 @@ with a reader's own data or model, are experiments. Each has a folder of its own
 """
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -107,7 +106,7 @@ class Book:
                 todo.append((sheet, digest))
         for (sheet, *_), future in executor.each(make, todo):
             if error := future.exception():
-                killed = isinstance(error, BrokenProcessPool)
+                killed = isinstance(error, BrokenExecutor)
                 sheet.fail("its worker was killed; run it again" if killed else one_line(error))
                 line = f"failed   {sheet.path.stem}: {sheet.failed}"
             else:
