@@ -59,9 +59,10 @@ class Book:
 
     @contextmanager
     def meanwhile(self):
-        """Make pages one by one beside the runs: each when its runs are there, the last one first.
+        """Make pages one by one beside the runs, each when its runs are there.
 
-        So pages that wait for no runs leave the way to those that did.
+        Of several pages the one whose runs came last goes first. So no page with runs waits for all
+        pages without.
         """
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.ready = [sheet for sheet in reversed(self.sheets) if not (sheet.left or sheet.failed)]

@@ -159,8 +159,9 @@ class Bar:
         """Return the seconds until all runs are made.
 
         It is the geometric mean of two: by the pace so far, and by that of workers that nothing
-        slows. For what slows them now, such as pages made beside them, soon ends in part. The pace
-        so far limits it to between 0.6 and 1 times its own, as the clock may be far off.
+        slows. What slows them now, such as pages that are made beside them, may end before the runs
+        do. The result stays between 0.6 and 1 times that of the pace so far, as the clock may be
+        far off.
 
         shares: the share of each run that is done. It is None where most runs are unknown to the
         clock.
