@@ -175,7 +175,7 @@ def attach(env):
     """Give a new process the environment of its parent, and let it end when its parent does."""
     os.environ.clear()
     os.environ.update(env)
-    gc.freeze()  # The imports stay. To look through them again after each run takes 0.3 s.
+    gc.freeze()  # The imports stay; to look through them after each run would take 0.3 s.
 
     def watch():
         multiprocessing.parent_process().join()
