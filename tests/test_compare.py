@@ -117,7 +117,7 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
     )
 
 
-def test_both_correlations_are_columns_and_share_the_draws_of_their_rows(frame):
+def test_both_correlations_are_columns_and_share_their_rows(frame):
     of, names = grids.metrics("paper", nas.COLUMNS), ["STS-B Pearson", "STS-B Spearman"]
     shown = compare.by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()

@@ -19,7 +19,7 @@ ROWS, LEVEL, SHARED = 872, 0.90, 0.95  # of SST-2: intervals of three seeds are 
 SPREAD = 0.6  # points between seeds, as in the trials on SST-2
 
 
-def claim(rng, effects, seeds, tasks, draws=200):
+def claim(rng, effects, seeds, tasks):
     """The word on a claim whose cells have these true effects in points.
 
     They share baseline and examples.
@@ -34,7 +34,7 @@ def claim(rng, effects, seeds, tasks, draws=200):
             baseline, *methods = right.astype(int)
             for group, said in zip(pairs, methods, strict=True):
                 group.append(Pair(task, seed, labels, said, baseline, "accuracy"))
-    told = [paired_difference(each, draws) for each in pairs]
+    told = [paired_difference(each) for each in pairs]
     results = [claims.Result(cell("a > b"), "", e, seeds, seeds) for e in told]
     return claims.verdict(results)[0]
 

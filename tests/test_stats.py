@@ -88,16 +88,16 @@ def test_undefined_metrics_count_zero(metric):
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_mean_is_that_of_the_scores_and_swapped_models_mirror_the_estimate(metric):
     pairs = noisy(metric)
-    e = paired_difference(pairs, draws=300)
+    e = paired_difference(pairs)
     gains = [score(metric, p.a, p.labels) - score(metric, p.b, p.labels) for p in pairs]
     assert e.mean == pytest.approx(100 * np.mean(gains))
     swapped = [Pair(p.task, p.seed, p.labels, p.b, p.a, p.metric) for p in pairs]
-    m = paired_difference(swapped, draws=300)
+    m = paired_difference(swapped)
     assert (m.mean, m.low, m.high, m.p) == pytest.approx((-e.mean, -e.high, -e.low, e.p))
 
 
 def test_interval_of_a_constant_difference_is_that_constant():
-    e = paired_difference([replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)], draws=200)
+    e = paired_difference([replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)])
     assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx((100, 100, 100, 0, 0))
     assert (e.n_seeds, e.n_tasks) == (3, 2)
     same = paired_difference([replicate(0.5, 0.5, "x", s) for s in range(3)])
@@ -105,15 +105,15 @@ def test_interval_of_a_constant_difference_is_that_constant():
 
 
 def test_one_seed_gives_the_binomial_interval_of_its_examples():
-    e = paired_difference([replicate(0.64)], draws=8000)
-    half = 1.96 * 100 * np.sqrt(0.64 * 0.36 / 1000)
-    assert (e.low, e.high) == pytest.approx((64 - half, 64 + half), abs=0.3)
+    e = paired_difference([replicate(0.64)])
+    half = sp.norm.ppf(0.975) * 100 * np.sqrt(0.64 * 0.36 / 999)  # 999: the jackknife's n - 1
+    assert (e.low, e.high) == pytest.approx((64 - half, 64 + half))
     assert np.isnan(e.spread) and e.p == 1
 
 
 def test_p_value_is_students_where_seeds_dominate():
     values = [10, 20, 60, 45, 5]
-    e = paired_difference(seed_effects(values), draws=100)
+    e = paired_difference(seed_effects(values))
     assert e.p == pytest.approx(sp.ttest_1samp(values, 0).pvalue, rel=0.02)
     assert e.spread == pytest.approx(np.std(values, ddof=1))
 
@@ -123,14 +123,14 @@ def test_coverage_with_few_seeds():
     for _ in range(trials):  # a gains 10 points, give or take 4 by seed
         masks = [(rng.random(n) < 0.6 + g, rng.random(n) < 0.6) for g in rng.normal(0.1, 0.04, 3)]
         pairs = [replicate(a, b, "x", s, n) for s, (a, b) in enumerate(masks)]
-        e = paired_difference(pairs, draws=300)
+        e = paired_difference(pairs)
         hits += e.low <= 10 <= e.high
     assert hits / trials >= 0.9
 
 
 def test_a_missing_replicate_moves_no_other_seed():
     flat = seed_effects([10, 10, 10], "x", 1000) + seed_effects([50, 50, 50], "y", 1000)
-    e = paired_difference(flat[:-1], draws=50)  # y lost seed 2
+    e = paired_difference(flat[:-1])  # y lost seed 2
     assert e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
 
 
@@ -149,7 +149,7 @@ def test_malformed_pairs_are_refused():
 def test_slope_of_known_gains():
     x = [1, 3, 6, 9]
     groups = [seed_effects([30 - 2 * v + s for s in (-1, 0, 1)], n=5000) for v in x]
-    e = contrast(groups, slope_weights(x), draws=300)
+    e = contrast(groups, slope_weights(x))
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
     assert e.spread == pytest.approx(0, abs=1e-9)
@@ -190,8 +190,39 @@ def test_holm_by_hand():
     assert holm([]).size == 0
 
 
-def test_two_thousand_draws_are_fast():
-    pairs = noisy("matthews", n=1000)
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_noise_of_examples_is_the_jackknife_of_the_metric_itself(metric):
+    """Each cluster is taken away for real, and the metric is scikit-learn's or scipy's."""
+    rng, n = np.random.default_rng(5), 80
+    cluster = np.unique(rng.integers(0, 50, n), return_inverse=True)[1]
+    pairs = [p for p in noisy(metric, n) if p.task == "x"]
+    pairs = [Pair("x", p.seed, p.labels, p.a, p.b, metric, cluster) for p in pairs]
+
+    def gap(rows):
+        scores = [[score(metric, x[rows], p.labels[rows]) for x in (p.a, p.b)] for p in pairs]
+        return 100 * np.mean([a - b for a, b in scores])
+
+    left = np.array([gap(np.flatnonzero(cluster != k)) for k in range(cluster.max() + 1)])
+    k = len(left)
+    wanted = ((k - 1) / k * ((left - left.mean()) ** 2).sum()) ** 0.5
+    assert paired_difference(pairs).noise == pytest.approx(wanted, rel=1e-9)
+
+
+def test_the_interval_shuts_out_what_its_p_rejects():
+    e = paired_difference(
+        [replicate(0.62, 0.6, "x", s) for s in range(2)] + [replicate(0.66, 0.6, "x", 2)]
+    )
+    for value in (e.low, e.high):
+        assert e.p_of(value) == pytest.approx(0.05)
+    assert e.p_of(e.low - 1) < 0.05 < e.p_of(e.low + 0.1)
+    again = replicates([1.0, 2.0, 4.0])
+    test = sp.ttest_1samp([1.0, 2.0, 4.0], 3.5)
+    assert again.p_of(3.5) == pytest.approx(test.pvalue) and again.p_of(0.0) == again.p
+    assert replicates([2.0, 2.0]).p_of(2.0) == 1 and replicates([2.0, 2.0]).p_of(3.0) == 0
+
+
+def test_many_clusters_are_fast():
+    pairs = noisy("spearman", n=1000)
     start = time.process_time()
-    paired_difference(pairs, draws=2000)
-    assert time.process_time() - start < 2
+    paired_difference(pairs)
+    assert time.process_time() - start < 4

@@ -440,7 +440,7 @@ def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
             noise, other = rng.random((2, 5, len(cluster)))
             drawn.append(np.where(noise < 0.1, other < 0.7, right[model, cluster]))
         for name, each in (("clusters", cluster), ("rows", None)):
-            e = stats.paired_difference(pairs_of(*drawn, each), draws=200)
+            e = stats.paired_difference(pairs_of(*drawn, each))
             hits[name] += e.low <= 0 <= e.high
     assert 0.88 <= hits["clusters"] / 60 <= 1 and hits["rows"] / 60 < 0.8
 
