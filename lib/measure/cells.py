@@ -170,6 +170,11 @@ def cell(text):
     return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 
 
+def on_task(one, task):
+    """Return the Cell of one task of a Cell that is judged on each."""
+    return cell(one.text.replace("task=each", f"task={task}"))
+
+
 def scored(spec):
     """Return whether the step of a Spec scores examples, so that models can be paired on them."""
     return spec.step in compare.SCORED

@@ -1,134 +1,213 @@
-"""This module turns the runs that a claim's cells name into one word. It is free of torch.
+"""This module gives each cell of a claim one of five words. It is free of torch.
 
-A claim is a row of `claims.csv`. `judge` takes the collected rows of the grids of its pages. For
-each cell (`lib.measure.cells`) it estimates the contrast with its 95 % interval, and tells whether
-the contrast lies in the region of the cell. `Result.word` is the one place that turns an interval
-into a word.
+A claim is a row of `claims.csv`, and a cell is one comparison of it (`lib.measure.cells`). `judge`
+takes the collected rows of the grids of the claim's pages. For each cell and task it estimates the
+contrast with its 95 % interval. `Result.word` is the one place that turns an interval into a word:
+it compares the interval with the region that the paper claims, and with the value that the paper
+prints. A claim has no word of its own. It is read as its cells.
 
-A claim is judged when the runs of all its planned seeds have ended, and never before. It holds when
-all its cells hold, or as many as its column `least` says. So its p is the largest p of its cells
-(intersection-union), or that of a partial conjunction. One cell is enough to contradict a claim,
-and one cell to hold it in part; both are read after correction over the cells. `after_holm`
-corrects over the central claims of a paper.
-
-A comparison of models that learned nothing decides nothing: `untestable` says which and why.
+Runs that collapsed make no pair, for both models alike, and are counted beside. A model of which
+half the runs learned nothing cannot be compared: `unlearned` says which and why.
 """
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import inf, isfinite
+from dataclasses import dataclass, field, replace
+from math import floor, inf, isfinite, log10
 from pathlib import Path
 
 import numpy as np
-import scipy
 
 from lib.measure import compare, stats
-from lib.measure.cells import Cell, cell, parsed, scored
+from lib.measure.cells import Cell, on_task, parsed, scored
 from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
-from lib.measure.measures import MEASURES, ranked
+from lib.measure.measures import MEASURES, ranked, valued
 from lib.runs import paths
 
-# WORDS has the mark, the name in counts and one line of each word. CHECKS has the text of each word
-# where printed numbers are checked. READING tells how verdicts are to be read.
+# WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has the words
+# of printed numbers that are computed again. READING tells how words are to be read.
 WORDS, CHECKS, READING = map(
     paths.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
-SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
+AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
+    "agrees",
+    "the other way round",
+    "no such effect here",
+    "too noisy to say",
+    "not measured",
+)
+DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
+NEAR = 10.0  # A model that may fail is told to come so many points near the other one.
+FAMILIES = {"bert": "BERT", "roberta": "RoBERTa", "electra": "ELECTRA", "mpnet": "MPNet"}
 DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
-FINAL = ("CONFIRMED", "CONTRADICTED", "PARTIAL")
 
 
 @dataclass(frozen=True)
 class Result:
-    """A Result is one cell of a claim as it was measured on some tasks."""
+    """A Result is one cell of a claim as it was measured on some tasks at one profile."""
 
+    claim: str
     cell: Cell
     task: str  # The result is a mean over these tasks, with "/" between; "" stands for none.
     estimate: stats.Estimate | None
     done: int  # All runs of so many seeds have ended.
     planned: int
+    reason: str = ""  # This sentence says why the cell is not measured.
     printed: float | None = None  # The paper prints this value of the same cell and tasks.
-    why: str = ""  # This is the reason why the cell cannot be tested.
-    beside: bool = False  # The result is one task of a mean. It is shown and not judged.
-    partly: bool = False  # Some tasks cannot be tested, and the mean is over the others.
+    interest: float | None = None  # The plan names it as the smallest effect of interest.
+    beside: bool = False  # The result is one task of a mean. It is shown, and counts nowhere.
+    collapsed: str = ""  # It says how many runs of which model collapsed.
+    counts: str = ""  # A share is told by its counts, such as "8 of 8 against 0 of 8".
+    sentence: str = ""  # It says what is compared, and on which task.
+    short: str = ""  # The same, for an axis.
+    same_as: str = ""  # The central claim that has this very comparison, and counts it.
+    holm: float | None = None  # It is p after Holm's correction over the family.
 
     @property
-    def word(self):
-        """Return the word on this cell.
+    def aim(self) -> float | None:
+        """Return the effect that the interval is held to: printed, else of interest.
 
-        It tells whether the interval lies in the region of the cell, or why that is not told.
+        It is None where it is no effect, or lies outside of the region.
         """
-        (low, high), e = self.cell.bounds, self.estimate
-        if self.why:
-            return "NOT_TESTABLE"
-        if low == high and e and e.mean > 0:
-            return "CONTRADICTED"
-        if self.done < self.planned:
-            return "OPEN" if e or self.done else "NOT_RUN"
-        if low == high and e:
-            return "CONFIRMED"
-        if e is None or e.n_seeds < stats.SEEDS:
-            return "INCONCLUSIVE"
-        if low <= e.low and e.high <= high and self.toward < ALPHA:
-            return "CONFIRMED"
-        outside = e.high < low or e.low > high
-        return "CONTRADICTED" if outside and self.against < ALPHA else "INCONCLUSIVE"
-
-    @property
-    def toward(self):
-        """Return the two-sided p that the value lies in the region: the larger p of both ends."""
+        value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
-        return max(beyond(self.estimate, low, 1), beyond(self.estimate, high, -1))
+        usable = value is not None and value != self.null and low <= value <= high
+        return value if usable else None
 
     @property
-    def against(self):
-        """Return the two-sided p that the value lies outside of the region."""
-        low, high = self.cell.bounds
-        return min(beyond(self.estimate, low, -1), beyond(self.estimate, high, 1))
+    def null(self) -> float:
+        """Return the value that is no effect: 1 of a ratio, else 0."""
+        return MEASURES[self.cell.measure].null if self.cell.measure else 0.0
 
     @property
-    def unit(self):
+    def unmeasured(self) -> str:
+        """Return why there is no interval, in a sentence; "" where there is one."""
+        if self.reason:
+            return self.reason
+        if self.estimate is None:
+            return "not run yet"
+        if self.estimate.n_seeds < stats.SEEDS:
+            return f"{self.estimate.n_seeds} of at least {stats.SEEDS} seeds are there"
+        return ""
+
+    @property
+    def word(self) -> str:
+        """Return the word on this cell: the first of five rules that fits its interval."""
+        if self.unmeasured:
+            return NOT_MEASURED
+        (low, high), e, aim = self.cell.bounds, self.estimate, self.aim
+        if low <= e.low and e.high <= high:
+            return AGREES
+        if e.high < low or e.low > high:
+            return OPPOSITE
+        if aim is not None and (e.high < aim if aim > self.null else e.low > aim):
+            return NO_EFFECT
+        return NOISY
+
+    @property
+    def size(self) -> str:
+        """Return whether an agreeing interval shuts out the printed value, in words, or ""."""
+        if self.word != AGREES or self.aim is None or self.printed is None:
+            return ""
+        if self.estimate.low <= self.printed <= self.estimate.high:
+            return ""
+        far = abs(self.printed - self.null) > abs(self.estimate.mean - self.null)
+        return "weaker than printed" if far else "stronger than printed"
+
+    @property
+    def shuts_out(self) -> bool | None:
+        """Return whether the interval shuts out the printed value; None where either is lacking."""
+        if self.unmeasured or self.printed is None:
+            return None
+        return not self.estimate.low <= self.printed <= self.estimate.high
+
+    @property
+    def p(self) -> float | None:
+        """Return the two-sided p of the end that the word rests on; None without an interval.
+
+        That is the end of the region, or the printed value for "no such effect here". For "too
+        noisy to say" it is the larger one of both.
+        """
+        word, e = self.word, self.estimate
+        if word == NOT_MEASURED:
+            return None
+        ends = [e.p_of(end) for end in self.cell.bounds if isfinite(end)]
+        if word == OPPOSITE:
+            return min(ends)
+        if word == NO_EFFECT:
+            return e.p_of(self.aim)
+        if word == NOISY and self.aim is not None:
+            ends.append(e.p_of(self.aim))
+        return max(ends)
+
+    @property
+    def unit(self) -> str:
         own = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
         return f"{own} {self.cell.slope}".strip()
 
     @property
-    def size(self):
-        """Return the estimate as text, with its interval where the planned seeds are complete."""
-        digits = 1 if self.unit == "points" or self.unit.startswith("points of") else 3
-        text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
-        if not self.cell.measure and self.estimate.n_tasks <= self.task.count("/"):
-            text += f" over {self.estimate.n_tasks} of {self.task.count('/') + 1} tasks"
-        if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < stats.SEEDS:
-            return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
-        text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
-        printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
-        whole = self.cell.measure and MEASURES[self.cell.measure].whole
-        return f"{text} ({self.estimate.n_seeds} {'values' if whole else 'seeds'}{printed})"
+    def compares(self) -> bool:
+        """Return whether the number is a difference, which has a sign: no ratio, no level."""
+        measure = MEASURES.get(self.cell.measure)
+        return not (measure and (measure.null or measure.whole)) and len(self.cell.models) > 1
 
-    def __str__(self):
-        told = self.cell.each or self.beside or self.partly
-        place = f" on {self.task.replace('/', ' and ')}" if told else ""
-        if self.why or self.estimate is None:
-            return f"{self.cell.words}{place}: {self.why or 'not measured'}"
-        return f"{self.cell.words}{place}: {self.size}"
+    def number(self, value: float) -> str:
+        """Return a number in the unit of this cell as text, with its sign where it compares.
+
+        A number that is not 0 is never shown as 0, so that a word can be read off its interval.
+        """
+        digits = 1 if self.unit == "points" or (self.null and abs(value) >= 1) else 2
+        text = f"{value:.{digits}f}"
+        if value and not float(text):
+            text = f"{value:.{1 - floor(log10(abs(value))) - 1}f}" if abs(value) >= 1e-4 else "0"
+        sign = "+" * (self.compares and value > 0 and bool(float(text)))
+        return sign + text.replace("-", "−")
+
+    @property
+    def ours(self) -> str:
+        """Return what was measured as text: "+0.3 [−0.1, 0.8]", or counts of a share.
+
+        Without an interval it is the mean of the seeds that are there, if any.
+        """
+        e = self.estimate
+        if self.counts:
+            return self.counts
+        if e is None or self.reason:
+            return "–"
+        if self.unmeasured:
+            return f"{self.number(e.mean)} ({e.n_seeds} seed{'s' * (e.n_seeds != 1)})"
+        ends = ", ".join(self.number(end).removeprefix("+") for end in (e.low, e.high))
+        return f"{self.number(e.mean)} [{ends}]"
+
+    @property
+    def reading(self) -> str:
+        """Return the word with what belongs to it: size, Holm's mark."""
+        word = "they differ" if self.word == OPPOSITE and self.equivalence else self.word
+        size = f" ({self.size})" if self.size else ""
+        return f"{word}{size}{' †' * self.stays}"
+
+    @property
+    def equivalence(self) -> bool:
+        return all(map(isfinite, self.cell.bounds))
+
+    @property
+    def stays(self) -> bool:
+        """Return whether the word stays after Holm's correction over the family."""
+        return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A Verdict is the word on a claim, and the Results that it rests on."""
+    """A Verdict is a claim with the Results of its cells, or a printed number computed again."""
 
     claim: str
-    verdict: str  # It is one of WORDS.
-    measured: str
-    note: str = ""
-    scale: str = "any scale"
-    kind: str = "arithmetic"  # The other kind is "finding".
-    p: float | None = None  # It is the two-sided p of this word by itself, where there is one.
-    holm: float | None = None  # It is p after Holm's correction over the claims of the paper.
     results: tuple[Result, ...] = ()
+    note: str = ""
+    profile: str = "any"
+    kind: str = "arithmetic"  # The other kind is "finding".
+    word: str = ""  # Arithmetic has one of CHECKS.
+    measured: str = ""  # Arithmetic says what was computed.
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> "Verdict":
         """Return the Verdict with those Results alone that are of a task, or whose cells have a
         text.
 
@@ -136,265 +215,273 @@ class Verdict:
         """
         found = [r for r in self.results if r.task == key]
         found = found or [r for r in self.results if key in r.cell.text]
-        return replace(self, results=tuple(found))
+        return Verdict(self.claim, tuple(found), self.note, self.profile, self.kind)
 
     @property
-    def printed(self):
-        """Return the value that the paper prints of the first cell, as text."""
-        told = [r for r in self.results if r.printed is not None]
-        return f"{told[0].printed:+.1f}" if told else "nothing"
+    def first(self) -> Result | None:
+        """Return the first Result that was measured, else the first one."""
+        there = [r for r in self.results if not r.unmeasured] or list(self.results)
+        return there[0] if there else None
+
+    @property
+    def printed(self) -> str:
+        """Return what the paper prints of the first cell, as text."""
+        first = self.first
+        return first.number(first.printed) if first and first.printed is not None else "–"
+
+    @property
+    def reading(self) -> str:
+        return self.first.reading if self.first else NOT_MEASURED
+
+    @property
+    def collapsed(self) -> str:
+        """Return what the first cell tells of collapsed runs, with a semicolon before it."""
+        return f"; {self.first.collapsed}" if self.first and self.first.collapsed else ""
 
     def __str__(self):
-        """Return the size of the first cell that was measured, or why it could not be tested."""
-        first = next((r for r in self.results if r.estimate or r.why), None)
-        if first is None or first.why:
-            return "not testable" if first else "not measured yet"
-        text, bracket, ends = replace(first, printed=None).size.partition(" [")
-        return f"**{text}**{bracket}{ends}" if ends else text
-
-    @property
-    def seeds(self):
-        """Return (done, planned) of the cell with fewest seeds done; None without any cell."""
-        own = [(r.done, r.planned) for r in self.results if not r.beside]
-        return min(own, default=None)
+        """Return the size of the first cell that was measured, or that it was not."""
+        first = self.first
+        return first.ours if first and not first.reason else NOT_MEASURED
 
 
-def beyond(e, end, side):
-    """Return the two-sided p that an Estimate lies above or below an end of its region.
+def correct(results: list[Result], others: list[float]) -> list[Result]:
+    """Return Results with Holm's corrected p over their family: one paper at one profile.
 
-    side: 1 for above, -1 for below. At 0 it is the p of the Estimate. At another end it is read off
-    the 95 % interval: it is 0.05 where the interval touches the end.
+    A task of a mean, and a comparison that another claim counts, are not of the family. others: the
+    p of its other cells.
     """
-    if not isfinite(end):
-        return 0.0 if (end < 0) == (side > 0) else 1.0
-    if end == 0:
-        return e.p if side * e.mean > 0 else 1.0
-    room, half = side * (e.mean - end), side * (e.mean - (e.low if side > 0 else e.high))
-    if half <= 0:
-        return float(room < 0)
-    normal = scipy.stats.norm
-    return min(1.0, 2 * float(normal.sf(normal.ppf(1 - ALPHA / 2) * room / half)))
-
-
-def conjunction(p, least):
-    """Return p that at least so many of some hypotheses are false (Benjamini and Heller 2008)."""
-    return min(1.0, (len(p) - least + 1) * sorted(p)[least - 1])
-
-
-# ---- THE WORD ON A CLAIM
-
-
-def verdict(results, least=""):
-    """Return (word, p) on a claim from the Results of its cells.
-
-    least: how many cells the claim asks for, as text. "7" is a number, "half" means more than half,
-    and "all" means that one opposite contradicts the claim even where other cells hold. With "" the
-    claim then holds in part.
-    """
-    judged = [r for r in results if not r.beside]
-    # A task that cannot be tested does not count.
-    asked = [r for r in judged if not (r.why and r.cell.each)]
-    words = [r.word for r in asked]
-    if not any(word != "NOT_TESTABLE" for word in words):
-        return "NOT_TESTABLE", None
-    never = all(low == high for low, high in (r.cell.bounds for r in asked))
-    if never and "CONTRADICTED" in words:
-        return "CONTRADICTED", None  # One run is enough.
-    if {"OPEN", "NOT_RUN"} & {*words}:
-        return "OPEN" if {*words} - {"NOT_RUN"} else "NOT_RUN", None
-    if never:
-        return "CONFIRMED", None
-    there = [
-        r.estimate is not None and r.estimate.n_seeds >= stats.SEEDS and not r.why for r in asked
+    counted = [r.p is not None and not (r.beside or r.same_as) for r in results]
+    family = [r.p for r, counts in zip(results, counted, strict=True) if counts]
+    corrected = iter(stats.holm([*family, *others]))
+    return [
+        replace(r, holm=float(next(corrected))) if counts else r
+        for r, counts in zip(results, counted, strict=True)
     ]
-    toward = [r.toward if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
-    against = [r.against if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
-    n = len(asked)
-    wanted = {"": n, "all": n, "half": n // 2 + 1}.get(least) or min(int(least), n)
-    p, opposite = conjunction(toward, wanted), conjunction(against, n - wanted + 1)
-    if words.count("CONFIRMED") >= wanted and p < ALPHA:
-        return "CONFIRMED", p
-    some = min(stats.holm(toward)) if "CONFIRMED" in words else 1.0
-    if "CONTRADICTED" in words and opposite < ALPHA and (least or some >= ALPHA):
-        return "CONTRADICTED", opposite
-    if some < ALPHA:
-        return "PARTIAL", float(some)
-    return ("NOT_TESTABLE" if "NOT_TESTABLE" in words else "INCONCLUSIVE"), min(p, opposite)
 
 
-def after_holm(alone):
-    """Return {claim: (word, p)} of the central claims of a paper after Holm's correction over them.
+# ---- ONE CLAIM
 
-    alone: {claim: (word, p)} of each claim by itself. A claim whose seeds are not complete counts
-    with p = 1, so that no word is taken back when they are.
+
+@dataclass(frozen=True)
+class Setting:
+    """A Setting is what the cells of a claim are judged with, beside their rows."""
+
+    metric_of: dict  # {task: Columns}, as in `lib.measure.compare.pairs`.
+    scale: str  # The name of the profile.
+    printed: dict = field(default_factory=dict)  # {(text of a cell, task): points}
+    interest: dict = field(default_factory=dict)  # The same; the task "" stands for all.
+    level: dict = field(default_factory=dict)  # {task: points of a whole model in a trial}
+    planned: int = 0  # So many seeds are planned; 0 stands for those of the rows.
+    may_fail: tuple[str, ...] = ()  # That these models fail is what the claim says.
+
+    def value(self, table: dict, text: str, task: str) -> float | None:
+        """Return what a table has of a cell: the mean over its tasks, or None if one is lacking."""
+        if (text, task) in table and "/" not in task:
+            return table[text, task]
+        parts = [table.get((text, part), table.get((text, ""))) for part in task.split("/")]
+        if None not in parts:
+            return float(np.mean(parts))
+        return table.get((text, task))
+
+
+def judge(line: dict, rows: list, setting: Setting) -> tuple[list[Result], str]:
+    """Return (the Results of a claim, a note) from the collected rows of its cells.
+
+    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. A cell whose
+    runs another cell of the claim has here counts once. One that has no rows at this profile is not
+    measured, and says what it lacks.
     """
-    family = [id for id, (word, p) in alone.items() if p is not None or word in ("OPEN", "NOT_RUN")]
-    p = stats.holm([1.0 if alone[id][1] is None else alone[id][1] for id in family])
-    found = dict(alone)
-    for id, adjusted in zip(family, map(float, p), strict=True):
-        word, own = alone[id]
-        if own is not None:
-            lost = word in FINAL and adjusted >= ALPHA
-            found[id] = "INCONCLUSIVE" if lost else word, adjusted
-    return found
-
-
-def judge(line, rows, metric_of, teachers, scale, printed=None):
-    """Return the Verdict on a claim from the collected rows of its cells.
-
-    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them.
-    metric_of: {task: Columns} as in `lib.measure.compare.pairs`. teachers: f(Spec) -> the runs
-    whose scores its model should approach. printed: {(cell, task): points}, see `Result`. Raises
-    LookupError that names what is missing, where no cell has rows.
-    """
-    results, absent, seen, lost, away = [], {}, {}, set(), set()
-    for one in parsed(line["cells"]):
+    results, seen, lost = [], set(), set()
+    for cell in parsed(line["cells"]):
         try:
-            own = rows_of(one, rows)
+            of_cell = rows_of(cell, rows)
         except LookupError as error:
-            absent[f"not at this scale: {error.args[0]}"] = error.args[0]
+            why = lacking(error.args[0], setting.scale)
+            results.append(Result(line["id"], cell, "", None, 0, setting.planned, why))
             continue
-        specs = [frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)]
-        runs = one.measure, one.bounds, *specs
-        if runs in seen:
-            absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
-            continue
-        seen[runs] = one.words
-        lost |= {row["spec"] for row in own if row["state"] in ("failed", "died")}
-        if not one.measure:
-            away |= {row["spec"] for row in own if row.get("diverged") in (True,)}
-        results += measured(one, own, metric_of, teachers, line)
-    if not results:
-        raise LookupError("; ".join(absent.values()))
-    results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
-    word, p = verdict(results, line["least"])
-    notes = [*absent, *[f"{len(lost)} runs failed"] * bool(lost)]
-    if any(r.estimate for r in results) and away:
-        notes.append(f"runs that diverged and are left out: {len(away)}")
-    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
-    told = shown, "; ".join(notes), SCALES[scale], "finding", p
-    return Verdict(line["id"], word, *told, results=tuple(results))
+        key = identity(cell, of_cell)
+        if key not in seen:
+            seen.add(key)
+            lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
+            results += measure(cell, of_cell, line["id"], setting)
+    return results, f"{len(lost)} runs failed" * bool(lost)
 
 
-# ---- ONE CELL
+def lacking(model: str, scale: str) -> str:
+    """Return in a sentence what a profile lacks, from the name of a model without rows."""
+    label, _, place = model.partition(" at ")
+    needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
+    if "family" in needs:
+        return f"needs {FAMILIES[needs['family']]}, which the profile {scale} does not have"
+    if "task" in needs:
+        tasks = needs["task"].replace("/", " or ")
+        return f"needs {tasks}, which the profile {scale} does not have"
+    return f"the profile {scale} has no row “{model}”"
 
 
-def measured(one, rows, metric_of, teachers, line):
+def identity(cell: Cell, rows: list) -> tuple:
+    """Return what makes two cells the same comparison: measure, region, weights and runs."""
+    specs = [frozenset(row["spec"].id for row in part) for _, part in parts_of(cell, rows)]
+    weights = [round(weight, 9) for weight, _ in cell.terms]
+    return cell.measure, cell.about, cell.bounds, *weights, *specs
+
+
+def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result]:
     """Return the Results of one Cell on its rows.
 
-    They are one for each task, or one for all tasks that can be tested with one for each beside it.
+    They are one for each task, or one for the mean of all tasks that can be tested with one for
+    each task beside it.
     """
-    of = {}
+    by_task: dict[str, list] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
-            of.setdefault(row["task"], []).append(row)
-    plan = len(seeds(line["seeds"]))
+            by_task.setdefault(row["task"], []).append(row)
 
-    def result(cells, part, task, **more):
-        there, done = thinnest(cells, part)
-        groups = [] if cells.measure else groups_of(cells, part, metric_of)
-        e, why = None, untestable(cells, part, metric_of, teachers, groups, line["may_fail"])
-        if not why:
-            e = estimate(cells, part, metric_of, groups)
-        planned = plan or there
-        return Result(one, task, e, min(done, planned), planned, why=why, **more)
+    def result(one: Cell, part: list, task: str, beside: bool = False) -> Result:
+        seeds, done = thinnest(one, part)
+        groups = [] if one.measure else groups_of(one, part, setting.metric_of, setting.may_fail)
+        reason = untestable(one, part, setting, groups)
+        e = None if reason else estimate(one, part, setting.metric_of, groups)
+        planned = setting.planned or seeds
+        return Result(
+            claim,
+            cell,
+            task,
+            e,
+            min(done, planned),
+            planned,
+            reason,
+            printed=setting.value(setting.printed, cell.text, task),
+            interest=setting.value(setting.interest, cell.text, task),
+            beside=beside,
+            collapsed=count_collapsed(one, part, setting),
+            counts=count_shares(one, part, setting) if e else "",
+        )
 
-    if one.each:
-        own = {t: cell(one.text.replace("task=each", f"task={t}")) for t in of}
-        kept = {t: c for t, c in own.items() if all(part for _, part in parts_of(c, rows))}
-        return [result(c, rows_of(c, rows), t) for t, c in kept.items()]
-    apart = any(key == "task" for _, where in one.models for key, _ in where)
-    if len(of) < 2 or apart or one.measure:
-        return [result(one, rows, "/".join(sorted(of)))]
-    alone = [result(one, part, task, beside=True) for task, part in of.items()]
-    sound = [r.task for r in alone if not r.why]
+    if cell.each or (cell.measure and MEASURES[cell.measure].share and len(by_task) > 1):
+        results = []
+        for task, part in by_task.items():
+            one = on_task(cell, task) if cell.each else cell
+            if all(part for _, part in parts_of(one, part)):
+                results.append(result(one, rows_of(one, part), task))
+        return results
+    if len(by_task) < 2 or cell.measure:
+        return [result(cell, rows, "/".join(sorted(by_task)))]
+    alone = [result(cell, part, task, beside=True) for task, part in by_task.items()]
+    sound = [r.task for r in alone if not r.reason]
     if not sound:
-        return [Result(one, "/".join(sorted(of)), None, 0, 1, why=alone[0].why), *alone]
+        first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
+        return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
-    whole = result(one, part, "/".join(sorted(sound)), partly=len(sound) < len(of))
-    if line["role"] not in ("central", "own") or len(sound) == 1:
-        alone = [r for r in alone if r.why]
-    return [whole, *alone]
+    return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def seeds(text):
-    """Return the planned seeds of "10 to 14" or "10"; "" has none."""
-    ends = [int(each) for each in text.split(" to ") if each]
-    return range(ends[0], ends[-1] + 1) if ends else ()
+def seeds(text: str) -> tuple[int, ...]:
+    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has none."""
+    planned = []
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition(" to ")
+        planned += range(int(first), int(last or first) + 1)
+    return tuple(planned)
 
 
-# ---- WHAT CANNOT BE TESTED
+# ---- RUNS THAT LEARNED NOTHING
 
 
-def untestable(one, rows, metric_of, teachers, groups=(), may_fail=""):
-    """Return why the runs of a Cell on some tasks decide nothing, or "" where they do.
+def untestable(cell: Cell, rows: list, setting: Setting, groups=()) -> str:
+    """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they can.
 
-    One reason is that at least half of a model's runs have a `fault`. Another is that two models
-    give the same answers on all rows, or that too few of the ranked scores differ. may_fail: the
-    models whose failing is what the claim says, with "; " between; they are spared.
+    At least half of a model's runs learned nothing, two models give the same answers on all rows,
+    or too few of the ranked scores differ.
     """
-    for (label, where), part in parts_of(one, rows):
-        if label in may_fail.split("; "):
-            continue
-        there = [row for row in part if row["run"] and scored(row["spec"])]
-        found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in there)))
-        if found and 2 * len(found) >= len(there):
-            place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")
-            about = f" ({len(found)} of {len(there)} runs)" * (len(there) > 1)
-            return f"{label.replace('*', 'any')}{place}: {found[0]}{about}"
+    for (label, _), part in parts_of(cell, rows):
+        if label not in setting.may_fail:
+            if reason := unlearned(label, part, cell.measure, setting):
+                return reason
     for group, _ in groups:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
-            return f"two models give the same answers on all {len(group[0].labels):,} rows"
-    if one.measure == "rank correlation":
-        both = ranked(frames_of(one, rows), metric_of)
+            return f"both models give the same answers on all {len(group[0].labels):,} rows"
+    if cell.measure == "rank correlation":
+        both = ranked(frames_of(cell, rows), setting.metric_of)
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
-            return f"{fewest} scores of {len(both)} differ"
+            return f"only {fewest} of {len(both)} scores differ"
     return ""
 
 
-def fault(row, measure, metric_of, teachers):
-    """Return in words what makes one run decide nothing, or "" where nothing does.
+def unlearned(label: str, rows: list, measure: str, setting: Setting) -> str:
+    """Return in a sentence that half of a model's runs or more learned nothing, or "".
 
-    The run diverged and `measure` is another one, it gives one answer, it is no better than chance,
-    or it has less than half of the score of its teacher.
+    A run learned nothing if it collapsed, or has less than half of the score that a whole model has
+    in a trial. Where the share of collapsed runs is what is measured, they are no fault.
     """
-    run, task = row["run"], row["task"]
-    if row.get("diverged") in (True,):
-        return "" if measure == "diverged" else f"it diverged on {task}"
-    column = metric_of[task][0]
-    if not row.get(column.key, np.nan) > -inf:  # The run has no such score.
+    faults, runs = [], 0
+    for row in rows:
+        if not (row["run"] and scored(row["spec"]) and has_score(row, setting)):
+            continue
+        level = compare.level(row["run"], setting.metric_of[row["task"]][0])
+        floor = setting.level.get(row["task"], 0.0) / 2
+        runs += 1
+        if level.collapsed and measure == "diverged":
+            continue
+        if level.collapsed or level.score < floor:
+            faults.append((level.score, row["task"], max(level.chance, floor)))
+    if not faults or 2 * len(faults) < runs:
         return ""
-    score, chance, one = level(run, column)
-    if one:
-        return f"it gives one answer on all rows of {task}"
-    if score <= chance:
-        return f"it scores {score:.1f} on {task}, and chance reaches {chance:.1f}"
-    best = max((level(each, column)[0] for each in teachers(row["spec"])), default=0.0)
-    if score < best / 2:
-        return f"it scores {score:.1f} on {task}, less than half of its teacher's {best:.1f}"
-    return ""
+    scores, tasks, least = zip(*faults, strict=True)
+    low, high = f"{min(scores):.1f}", f"{max(scores):.1f}"
+    reach = low if low == high else f"{low} to {high}"
+    what = label.replace("*", "a model")
+    count = f" in {len(faults)} of {runs} runs" * (runs > 1)
+    return (
+        f"{what} learned nothing on {tasks[0]}: {reach} points{count}, no more than {least[0]:.1f}"
+    )
 
 
-@lru_cache(maxsize=4096)
-def level(run, column):
-    """Return (score of a run in points, what chance reaches, whether it gives one answer alone).
+def has_score(row: dict, setting: Setting) -> bool:
+    """Return whether the run of a row has the score of its task's first column."""
+    return row.get(setting.metric_of[row["task"]][0].key, np.nan) > -inf
 
-    Chance reaches two standard errors above the share of the most frequent class, or above 0 where
-    the score is a correlation.
+
+def count_collapsed(cell: Cell, rows: list, setting: Setting) -> str:
+    """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP collapsed".
+
+    Of a model that may fail it is in how many seeds it comes near the other one. It is "" where
+    there is nothing to tell.
     """
-    told = compare.judged(run, column)
-    labels, said, n = told["labels"], told["said"], len(told["labels"])
-    if column.metric in ("accuracy", *stats.MARKS):
-        if column.metric in stats.MARKS:  # A model may answer no question.
-            most = float(np.mean(labels < 0))
-        else:
-            most = np.unique(labels, return_counts=True)[1].max() / n
-        chance = most + 2 * (most * (1 - most) / n) ** 0.5
-    elif column.metric == "f1":
-        most = float(np.mean(labels == 1))
-        chance = 2 * most / (1 + most)  # A model may say 1 to all rows.
-    else:
-        chance = 2 / n**0.5
-    score = stats.weighted_score(column.metric, [said], labels, np.ones((1, n)))[0, 0]
-    return 100 * float(score), 100 * chance, len(np.unique(said)) == 1
+    levels: dict[str, dict] = {}
+    for (label, _), part in parts_of(cell, rows):
+        for row in part:
+            if row["run"] and scored(row["spec"]) and has_score(row, setting):
+                column = setting.metric_of[row["task"]][0]
+                level = compare.level(row["run"], column)
+                levels.setdefault(label, {})[row["task"], row["seed"]] = level
+    lines, tasks = [], {task for runs in levels.values() for task, _ in runs}
+    for label, runs in levels.items():
+        name = label.replace("*", "a model")
+        for task in dict.fromkeys(task for task, _ in runs):
+            here = {seed: level for (at, seed), level in runs.items() if at == task}
+            place = f" on {task}" * (len(tasks) > 1)
+            lost = sum(level.collapsed for level in here.values())
+            if label in setting.may_fail and len(levels) == 2:
+                (rival,) = levels.keys() - {label}
+                both = [s for s in here if (task, s) in levels[rival]]
+                gaps = [levels[rival][task, s].score - here[s].score for s in both]
+                near = sum(abs(gap) <= NEAR for gap in gaps)
+                if near < len(gaps):
+                    words = f"{name} comes within {NEAR:.0f} points of {rival} in"
+                    lines.append(f"{words} {near} of {len(gaps)} seeds{place}")
+            elif lost and cell.measure != "diverged":
+                lines.append(f"{lost} of {len(here)} runs of {name} collapsed{place}")
+    return "; ".join(lines)
+
+
+def count_shares(cell: Cell, rows: list, setting: Setting) -> str:
+    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8", else ""."""
+    if not (cell.measure and MEASURES[cell.measure].share):
+        return ""
+    values = [
+        [*valued(cell.measure, frame, setting.metric_of)["value"]]
+        for frame in frames_of(cell, rows)
+    ]
+    return " against ".join(f"{sum(each)} of {len(each)}" for each in values)

@@ -51,10 +51,12 @@ def pairs(frame, method, baseline, columns):
     return aligned(*parts, columns)
 
 
-def aligned(ours, theirs, columns):
+def aligned(ours, theirs, columns, spared=(False, False)):
     """Return the Pairs of two lists of collected rows, as `pairs` does.
 
-    Raises ValueError where two runs were evaluated on different rows.
+    A seed in which one of both models collapsed makes no pair. spared: whether each model's runs
+    count although they collapsed. Raises ValueError where two runs were evaluated on different
+    rows.
     """
     ours, theirs = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -63,6 +65,9 @@ def aligned(ours, theirs, columns):
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
         run, other = ours[task, seed], theirs[task, seed]
+        both = zip((run, other), spared, strict=True)
+        if any(level(each, columns[task][0]).collapsed for each, spare in both if not spare):
+            continue
         scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
             if column.split != "dev" and column.key not in scores:
@@ -100,6 +105,57 @@ def judged(run, column):
         more["said"] = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
         found = {name: np.concatenate([found[name], more[name][rows]]) for name in found}
     return found | {"index": index, "cluster": cluster}
+
+
+@dataclass(frozen=True)
+class Level:
+    """A Level says how a run's score on its judged rows compares with having learned nothing."""
+
+    score: float  # It is in points.
+    chance: float  # Two standard errors above what the most frequent class reaches, in points.
+    constant: bool  # The run gives one answer on all rows.
+
+    @property
+    def collapsed(self):
+        return self.constant or self.score <= self.chance
+
+
+@lru_cache(maxsize=8192)
+def level(run, column):
+    """Return the Level of a run in a column.
+
+    A model without knowledge reaches the share of the most frequent class, F1 by saying 1 to all
+    rows, or a correlation of 0. A run without predictions, whose loss was not finite, is constant.
+    """
+    try:
+        rows = judged(run, column)
+    except FileNotFoundError:
+        return Level(0.0, 0.0, True)
+    labels, n = rows["labels"], len(rows["labels"])
+    if column.metric in ("accuracy", *MARKS):
+        # A model of spans may answer no question.
+        counts = np.unique(labels, return_counts=True)[1]
+        most = float(np.mean(labels < 0) if column.metric in MARKS else counts.max() / n)
+        chance = most + 2 * (most * (1 - most) / n) ** 0.5
+    elif column.metric == "f1":
+        most = float(np.mean(labels == 1))
+        chance = 2 * most / (1 + most)
+    else:
+        chance = 2 / n**0.5
+    value = weighted_score(column.metric, [rows["said"]], labels, np.ones((1, n)))[0, 0]
+    constant = len(np.unique(rows["said"])) == 1
+    return Level(100 * float(value), 100 * chance, constant)
+
+
+def collapsed(frame, columns):
+    """Return which rows of a collected frame have runs that collapsed: bool [N]."""
+    return np.array(
+        [
+            run is not None and level(run, columns[task][0]).collapsed
+            for run, task in zip(frame["run"], frame["task"], strict=True)
+        ],
+        bool,
+    )
 
 
 def development(run, column):
@@ -263,11 +319,6 @@ def by_task(frame, columns, source, by=()):
             if (part["score"] - part["development"]).any()
         }
     return table
-
-
-def diverged(frame):
-    """Return which rows of a frame have runs that diverged: bool [N]."""
-    return frame.reindex(columns=["diverged"])["diverged"].eq(True)
 
 
 def difference(frame, method, baseline, metric_of):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from lib.measure import compare, stats
-from lib.measure.cells import scored
+from lib.measure.cells import fits, scored
 from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
 
@@ -69,16 +69,20 @@ def estimate(one, rows, metric_of, groups):
     return stats.contrast(pairs, weights) if all(pairs) else None
 
 
-def groups_of(one, rows, metric_of):
+def groups_of(one, rows, metric_of, may_fail=()):
     """Return [(Pairs, their weight), ...] of a Cell of scores.
 
-    Runs that diverged are no replicates.
+    A seed in which a model collapsed makes no pair, unless the model is one of `may_fail`.
     """
-    rows = [row for row in rows if row.get("diverged") not in (True,)]
-    alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
-    told = [(weight, form.parts(rows)) for weight, form in one.terms if len(form.models) == 2]
-    told += [(w, form.parts(rows) + alone[-1][1].parts(rows)) for w, form in alone[:-1]]
-    return [(compare.aligned(*parts, metric_of), weight) for weight, parts in told]
+    alone = [(weight, form.models[0]) for weight, form in one.terms if len(form.models) == 1]
+    both = [(weight, *form.models) for weight, form in one.terms if len(form.models) == 2]
+    both += [(weight, model, alone[-1][1]) for weight, model in alone[:-1]]
+    groups = []
+    for weight, *models in both:
+        parts = [[row for row in rows if fits(row, *model)] for model in models]
+        spared = [label in may_fail for label, _ in models]
+        groups.append((compare.aligned(*parts, metric_of, spared), weight))
+    return groups
 
 
 def of_measure(one, rows, metric_of):
@@ -96,7 +100,9 @@ def of_measure(one, rows, metric_of):
     if frame["value"].dtype == bool:
         own = [part for _, each in parts for part in each]
         fewest = min(part["seed"].nunique() for part in own)
-        return replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
+        e = replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
+        exact = one.bounds[0] == one.bounds[1]  # The cell is on every run, so its count is exact.
+        return replace(e, low=e.mean, high=e.mean) if exact else e
     by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
     total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
     return stats.replicates(total, MEASURES[one.measure].resolution) if len(total) else None

@@ -33,6 +33,8 @@ class Measure:
     each: str = ""
     whole: str = ""
     resolution: float = 0.0  # All values are multiples of it.
+    null: float = 0.0  # This value is no effect: 1 of a ratio.
+    share: bool = False  # The values are yes or no, so they are told as counts.
 
 
 # ---- STEPS
@@ -81,6 +83,14 @@ def steps(frame, _):
 def last_loss(frame, _):
     """Return the smoothed loss that each run of step warmup ends on."""
     return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
+
+
+def collapsed(frame, metric_of):
+    """Return whether each run collapsed (lib.measure.compare.level)."""
+    return [
+        compare.level(run, metric_of[task][0]).collapsed
+        for run, task in zip(frame["run"], frame["task"], strict=True)
+    ]
 
 
 def lower_gradient(frame, _):
@@ -150,8 +160,9 @@ def epochs_to_target(frame, _):
 def scores(frame, metric_of):
     """Return the scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
-    made = frame[frame["run"].notna() & ~compare.diverged(frame) & models]
-    return compare.points(made, metric_of)["score"]
+    made = frame[frame["run"].notna() & models]
+    sound = [not each for each in collapsed(made, metric_of)]
+    return compare.points(made[sound], metric_of)["score"]
 
 
 def variance_ratio(parts, metric_of, _=""):
@@ -167,7 +178,7 @@ def variance_ratio(parts, metric_of, _=""):
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
     low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
     p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, least, 1, nan, p)
+    return stats.Estimate(ratio, low, high, least, 1, nan, p, null=1.0)
 
 
 def ranked(parts, metric_of):
@@ -217,7 +228,7 @@ def speed_up(parts, _, name):
 MEASURES = {
     name: Measure(**told) for name, told in paths.toml(Path(__file__).with_suffix(".toml")).items()
 }
-EACH = (epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps)
+EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps)
 WHOLE = (rank_correlation, speed_up, variance_ratio)
 FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
 

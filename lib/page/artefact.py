@@ -25,11 +25,10 @@ import pandas as pd
 from IPython.display import display
 
 from lib.measure import compare
-from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
-from lib.page.verdicts import ENVIRONMENT, answers, tally, told
+from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
@@ -229,13 +228,13 @@ class Page:
             "counts": tally(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none wanted",
             "runs": self.used,
-            "verdicts": list(map(told, verdicts)),
+            "verdicts": list(map(plain, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
-        put(END.render(body, judged=judged, scales=SCALES, folder=paths.shown(self.folder)))
+        put(END.render(body, judged=judged, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
             report.publish(self.scope[:])
 

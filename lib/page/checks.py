@@ -18,6 +18,7 @@ from importlib import import_module
 
 from lib import data
 from lib.measure import cost
+from lib.measure.claims import seeds as parse_seeds
 from lib.runs.paths import PUBLISHED
 from lib.runs.spec import ancestry
 from lib.train import options
@@ -35,8 +36,14 @@ OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": o
 
 @cache
 def lines(name):
-    """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims"."""
-    with (PUBLISHED / f"{name}.csv").open() as file:
+    """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims".
+
+    A profile whose plan is not written has no row of `plan_<profile>`.
+    """
+    path = PUBLISHED / f"{name}.csv"
+    if name.startswith("plan_") and not path.exists():
+        return []
+    with path.open() as file:
         return list(DictReader(file))
 
 
@@ -44,7 +51,8 @@ def lines(name):
 def claims():
     """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper, ours last.
 
-    A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`.
+    A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`. Seeds that
+    were added later stand behind them (`added.csv`).
     """
     found, plan = {}, {row["claim"]: row for row in lines("plan")}
     for paper in (*PAPERS, "own"):
@@ -54,6 +62,41 @@ def claims():
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
                 found[row["id"]] |= {"planned": planned, "seeds": seeds}
+    for row in lines("added"):
+        found[row["claim"]]["seeds"] += f", {row['seeds']}"
+    return found
+
+
+def seeds(claim, scale="mini"):
+    """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
+    if scale == "mini":
+        return parse_seeds(claims()[claim]["seeds"])
+    planned = [row["seeds"] for row in lines(f"plan_{scale}") if row["claim"] == claim]
+    return parse_seeds(planned[0] if planned else "")
+
+
+@cache
+def cell_lines():
+    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest, same_as."""
+    every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
+    return {(row["claim"], row["cell"]): row for row in every}
+
+
+def described(claim, cell):
+    """Return the row of `cells.csv` of a cell."""
+    return cell_lines()[claim, cell]
+
+
+def interests(claim):
+    """Return {(cell, task): the smallest effect of interest that the plan names}.
+
+    The task is "" where it is that of all tasks.
+    """
+    found = {}
+    for (id, cell), row in cell_lines().items():
+        for part in filter(None, row["interest"].split("; ") if id == claim else ()):
+            task, _, value = part.rpartition("=")
+            found[cell, task] = float(value)
     return found
 
 

@@ -1,31 +1,30 @@
-"""This module gives the verdicts on claims to a page, to the scorecard and to `verify`.
+"""This module gives the words on the cells of claims to a page, to the scorecard and to `verify`.
 
     judged(["G1"])["G1"]
 
-A row of `claims.csv` is judged by its cells, from the runs of its pages' grids
-(`lib.measure.claims`). Arithmetic and settings are judged by a formula (`lib.page.checks`). The
-module is free of torch.
+The cells of a row of `claims.csv` are judged from the runs of its pages' grids
+(`lib.measure.claims`). Arithmetic and settings are computed again by a formula (`lib.page.checks`).
+The module is free of torch.
 """
 
 import csv
-import re
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from math import isfinite
 
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
-from lib.measure import cells, claims, compare, stats
-from lib.page import checks, notebook, verdicts
+from lib.measure import cells, claims, compare
+from lib.page import checks, notebook
 from lib.papers import efficientbert, grids, nas
 from lib.runs import paths
-from lib.runs.spec import ancestry, known
+from lib.runs.spec import known
 from lib.runs.store import Store
 
 SCALE = "mini"
-# The plan gives these words to claims whose verdict no seed changes.
-FINAL = {"not decidable at mini": "NOT_DECIDABLE", "not testable": "NOT_TESTABLE"}
+SCALES = tuple(name for name in ("mini", "base") if name in grids.PROFILES)  # They have records.
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
+ROLES = ("central", "own", "finding")  # Claims of these roles have cells, which runs decide.
 
 
 # ---- THE RUNS OF A CLAIM
@@ -37,7 +36,7 @@ def rows(line, scale=SCALE, seeds=None):
     seeds: the planned seeds, unless others are given. Where no seeds are planned, they are the
     seeds of the pages.
     """
-    seeds = claims.seeds(line["seeds"]) if seeds is None else seeds
+    seeds = checks.seeds(line["id"], scale) if seeds is None else seeds
     return cells.named(cells.parsed(line["cells"]), at(line["artefact"], scale, tuple(seeds)))
 
 
@@ -70,77 +69,97 @@ def planned(page, scale, seeds=()):
 def judged(names=None, store=None, scale=SCALE):
     """Return {id: Verdict} of some claims, or of all.
 
-    The words of central claims at mini are read after Holm's correction over the central claims of
-    their paper. `verdicts.csv` has the p of the central claims that are not among the names. Raises
-    ValueError for an unknown claim, with the nearest one.
+    The p of each cell is corrected over all cells of its paper at the profile. `verdicts.csv` has
+    the p of the cells of other claims. Raises ValueError for an unknown claim, with the nearest
+    one.
 
-    scale: mini, whose seeds are planned, or paper.
+    scale: a profile with recorded runs, or paper.
     """
     store, found = store or Store(), {}
     look = cache(store.found)
-    taught = cache(partial(teachers, scale, look))
     with threadpool_limits(1):  # The products are small, so more threads would only wait.
         for name in checks.claims() if names is None else names:
             known("claim", name, checks.claims())
-            found[name] = judge(checks.claims()[name], scale, look, taught)
-    return corrected(found) if scale == SCALE else found
+            found[name] = judge(checks.claims()[name], scale, look)
+    return corrected(found, scale)
 
 
-def judge(line, scale, look, taught):
-    """Return the Verdict on one claim by itself.
+def judge(line, scale, look):
+    """Return the Verdict on one claim, before any correction.
 
-    line: the row of the claim. look: a function from a Spec to what `Store.found` returns. taught:
-    a function from a Spec to the runs that its model is to come near.
+    line: the row of the claim. look: a function from a Spec to what `Store.found` returns.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
-    if line["cannot"] and (scale == SCALE or not line["cells"]):
-        return undecided(line, line["cannot"])
-    if not line["cells"]:
-        return claims.Verdict(line["id"], "NOT_RUN", "not measured")
-    line = line if scale == SCALE else line | {"seeds": ""}
-    own = [compare.with_metrics(row | look(row["spec"])) for row in rows(line, scale)]
-    of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
-    printed = checks.effects(line["id"])
-    try:
-        found = claims.judge(line, own, of, taught, scale, printed)
-    except LookupError as error:
-        return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
-    plan = line["planned"] or {"word": ""}
-    if scale == SCALE and plan["word"] in FINAL:
-        notes = "; ".join(filter(None, (plan["why"], found.note)))
-        found = replace(found, verdict=FINAL[plan["word"]], note=notes, p=None)
+    results, notes = [], []
+    for seeds, group in by_seeds(line, scale).items():
+        part = line | {"cells": "; ".join(cell.text for cell in group)}
+        if line["cannot"] and scale != "paper":
+            results += [
+                claims.Result(line["id"], cell, "", None, 0, len(seeds), line["cannot"])
+                for cell in group
+            ]
+            continue
+        collected = [
+            compare.with_metrics(row | look(row["spec"])) for row in rows(part, scale, seeds)
+        ]
+        judged_cells, note = claims.judge(part, collected, setting(line, scale, len(seeds)))
+        results += judged_cells
+        notes += [note] * bool(note)
+    order = [cell.text for cell in cells.parsed(line["cells"])]
+    results = sorted((described(r) for r in results), key=lambda r: order.index(r.cell.text))
+    notes += [line["cannot"]] * bool(line["cannot"] and not results)
+    return claims.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
+
+
+def by_seeds(line, scale):
+    """Return {planned seeds: cells} of a claim.
+
+    A comparison that a central claim has too is judged at the seeds of that claim.
+    """
+    found = {}
+    for cell in cells.parsed(line["cells"]):
+        same = checks.described(line["id"], cell.text)["same_as"]
+        seeds = checks.seeds(same or line["id"], scale)
+        found.setdefault(seeds, []).append(cell)
     return found
 
 
-def teachers(scale, look, spec):
-    """Return the runs that a model is to come near.
+def setting(line, scale, planned):
+    """Return what the cells of a claim are judged with, beside their rows."""
+    return claims.Setting(
+        grids.metrics(scale, COLUMNS.get(line["paper"], ())),
+        scale,
+        checks.effects(line["id"]),
+        checks.interests(line["id"]),
+        grids.LEVEL.get(scale, {}),
+        planned,
+        tuple(filter(None, line["may_fail"].split("; "))),
+    )
 
-    They are the fine-tuned models of its task that it descends from, else the whole model of the
-    task.
-    """
-    task = spec.args["data"]["task"]
-    tuned = [each for each in ancestry([spec]) - {spec} if each.step == "finetune"]
-    own = [each for each in tuned if each.args["data"]["task"] == task]
-    told = map(look, own or [grids.teacher(scale, task).at(spec.seed)])
-    return [each["run"] for each in told if each["run"]]
 
-
-def undecided(line, why):
-    return claims.Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
+def described(result):
+    """Return a Result with its cell in words."""
+    told = checks.described(result.claim, result.cell.text)
+    place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
+    if result.task.count("/") > 2 or result.task in told["sentence"]:
+        place = ""
+    sentence, short = told["sentence"] + place, told["short"] + place.replace(" on ", ", ")
+    return replace(result, sentence=sentence, short=short, same_as=told["same_as"])
 
 
 def computed(line):
     """Return the Verdict on a claim by its formula.
 
-    A claim that fails is CONTRADICTED where its formula reads no cell, or asks what this code has
-    or counts. Otherwise the printed values exclude each other.
+    A claim that fails differs where its formula reads no cell, or asks what this code has or
+    counts. Otherwise the printed values exclude each other.
     """
     found, read = checks.value(line["paper"], line["check"])
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
-    word = "CONTRADICTED" if ours or not read else "PAPER_INCONSISTENT"
+    equal, differs, inconsistent = claims.CHECKS
+    word = differs if ours or not read else inconsistent
     if checks.agrees(found, line["value"]):
-        word = "CONFIRMED"
+        word = equal
     told = "holds" if found else "does not hold"
     told += f", by {len(read)} printed cells" * bool(read)
     if isinstance(found, set):
@@ -149,18 +168,24 @@ def computed(line):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = checks.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
-    return claims.Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
+    note = "; ".join(notes) * (word != equal)
+    return claims.Verdict(line["id"], note=note, word=word, measured=told)
 
 
-def corrected(by_id):
-    """Return the Verdicts, where words of central claims are read after Holm's correction."""
+def corrected(by_id, scale=SCALE):
+    """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
     result = dict(by_id)
-    words = recorded() | {id: (each.verdict, each.p) for id, each in by_id.items()}
-    for paper in checks.PAPERS:
-        told = {id: words[id] for id in central(paper) if id in words}
-        for id, (word, p) in claims.after_holm(told).items():
-            if id in by_id:
-                result[id] = replace(by_id[id], verdict=word, holm=p)
+    for paper in (*checks.PAPERS, "own"):
+        ids = [id for id in by_id if checks.claims()[id]["paper"] == paper and by_id[id].results]
+        others = [
+            float(row["p"])
+            for row in recorded()
+            if row["profile"] == scale and row["family"] == paper and row["claim"] not in by_id
+        ]
+        held = iter(claims.correct([r for id in ids for r in by_id[id].results], others))
+        for id in ids:
+            results = tuple(next(held) for _ in by_id[id].results)
+            result[id] = replace(by_id[id], results=results)
     return result
 
 
@@ -171,120 +196,128 @@ def central(paper=None):
 
 
 def of_page(page):
-    """Return the ids of the claims that a page shows: all that are judged and name the page."""
+    """Return the ids of the claims that a page shows: all that are judged and name the page.
+
+    A finding whose every comparison is one of a central claim is told there.
+    """
     return [
         id
         for id, line in checks.claims().items()
         if page in line["artefact"].split("; ")
-        and (line["role"] in ("central", "finding", "own") or line["check"])
+        and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
+        and not twin(id)
     ]
 
 
-# ---- THE TABLE OF VERDICTS
+def twin(id):
+    """Return whether each comparison of a claim is counted by another claim."""
+    parts = cells.parsed(checks.claims()[id]["cells"])
+    return bool(parts) and all(checks.described(id, cell.text)["same_as"] for cell in parts)
 
-HEAD = "claim cell task unit word estimate low high seeds printed p measured".split()
+
+# ---- THE TABLES OF THE RECORDS
+
+HEAD = (
+    "claim,cell,task,profile,family,sentence,unit,no_effect,region_low,region_high,estimate,low,"
+    "high,printed,interest,seeds,done,planned,word,size,counts,reason,collapsed,p,holm,same_as,"
+    "plan_word,plan_p"
+).split(",")
+CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 
 @cache
 def recorded():
-    """Return {claim: (word, p)} of the committed `verdicts.csv`, empty where there is no file."""
+    """Return the rows of the committed `verdicts.csv`, none where there is no file."""
     path = paths.records_root() / "verdicts.csv"
-    text = path.read_text() if path.exists() else ""
-    rows = [row for row in csv.DictReader(text.splitlines()) if row["cell"] == "verdict"]
-    return {row["claim"]: (row["word"], float(row["p"]) if row["p"] else None) for row in rows}
+    if not path.exists():
+        return []
+    with path.open() as file:
+        found = list(csv.DictReader(file))
+    return found if found and "family" in found[0] else []
 
 
 def lines(by_id):
-    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each claim and each cell.
+    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of its tasks.
 
-    A claim without cells has what was measured in words.
+    `family` is the paper where the p of the cell is corrected, and empty where it is not.
     """
-    told = []
-    for id, each in by_id.items():
-        measured = "" if each.results else each.measured
-        told.append((id, "verdict", "", "", each.verdict, "", "", "", "", "", each.p, measured))
-        for r in each.results:
-            e = r.estimate
-            sizes = (e.mean, e.low, e.high) if e else ("", "", "")
-            seeds, last = f"{r.done} of {r.planned}", (r.printed, None, r.why)
-            told.append((id, r.cell.text, r.task, r.unit, r.word, *sizes, seeds, *last))
-    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in told]
+    plan = {(r["claim"], r["cell"], r["task"]): r for r in checks.lines("plan_words")}
+    found = []
+    for id, verdict in by_id.items():
+        paper = checks.claims()[id]["paper"]
+        for r in verdict.results:
+            e, none = r.estimate, ("", "", "")
+            sizes = (e.mean, e.low, e.high) if e and not r.reason else none
+            if e and not r.reason and r.unmeasured:
+                sizes = (e.mean, "", "")
+            counts = r.p is not None and not (r.beside or r.same_as)
+            old = plan.get((id, r.cell.text, r.task), {}) if verdict.profile == SCALE else {}
+            low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
+            found.append(
+                (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
+                + (r.null, low, high, *sizes, r.printed, r.interest)
+                + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size, r.counts)
+                + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as)
+                + (old.get("word", ""), old.get("p", ""))
+            )
+    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in found]
+
+
+def checked(by_id):
+    """Return the rows of `arithmetic.csv`: each printed number that is computed again."""
+    about = {id: [line[key] for key in CHECKED[1:4]] for id, line in checks.claims().items()}
+    return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
 
 # ---- ALL TOGETHER
 
-ROLES = {"central claims": "central", "further findings": "finding"}
 # These marks stand before and behind what README shows.
-BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"
-FOUND = BLOCK.replace("scoreboard", "found")
-FIRST = 3  # README shows so many findings.
+FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 
 
-def scorecard(words):
-    """Return {paper: {kind of claim: how many claims have which word}}.
+def measured(by_id, ids):
+    """Return the Results of some claims that count: no task of a mean, no comparison twice."""
+    return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
 
-    Settings without a formula and background are not judged.
 
-    words: {id: word} of all claims.
+def shut_out(by_id):
+    """Return (how many, of how many) printed effects of central claims our intervals shut out."""
+    held = [r.shuts_out for r in measured(by_id, central())]
+    held = [each for each in held if each is not None]
+    return sum(held), len(held)
+
+
+def texts(by_id):
+    """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of Verdicts.
+
+    A part without a title has the title "".
     """
-    found, every = {}, checks.claims().items()
-    for paper, title in (checks.PAPERS | {None: "together"}).items():
-        of = [paper] if paper else checks.PAPERS
-        own = [(line["role"], words[id]) for id, line in every if line["paper"] in of]
-        line = found[title] = {}
-        for what, wanted in ROLES.items():
-            line[what] = verdicts.counted(word for role, word in own if role == wanted)
-        printed = [word for role, word in own if role in ("arithmetic", "setting")]
-        judged = len(printed) - printed.count("NOT_RUN")
-        line["printed numbers"] = f"{printed.count('CONFIRMED')} of {judged} agree"
-    return found
-
-
-def scoreboard(words):
-    """Return the scorecard as a table in Markdown, as README shows it."""
-    rows = [["paper", *ROLES, "printed numbers"], ["---"] * 4]
-    rows += [[title, *line.values()] for title, line in scorecard(words).items()]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
-
-
-def told(found):
-    """Return {title: sentences} of `data/found.md`, filled with figures of the Verdicts."""
-    text = (paths.DATA / "found.md").read_text()
-    parts = (part.strip().format_map(found) for part in text.split("\n\n"))
-    return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
-
-
-def listed(sentences):
-    """Return titles and sentences as a list in Markdown."""
-    return "".join(f"- **{title}** {text}\n" for title, text in sentences.items())
+    out, of = shut_out(by_id)
+    fields = dict(by_id) | {"OUT": out, "OF": of}
+    parts = (paths.DATA / "found.md").read_text().split("\n## ")
+    filled = (part.strip().format_map(fields) for part in parts)
+    return dict(part.partition("\n\n")[::2] for part in filled)
 
 
 def posted(readme, by_id):
-    """Return the text of README with a new scoreboard and new findings between their marks."""
-    score = scoreboard({id: each.verdict for id, each in by_id.items()})
-    first = dict(list(told(by_id).items())[:FIRST])
-    for mark, text in ((BLOCK, score), (FOUND, listed(first))):
-        before, _, behind = readme.split(mark)
-        readme = mark.join([before, text, behind])
-    return readme
+    """Return the text of README with new findings between their marks."""
+    before, _, behind = readme.split(FOUND)
+    return FOUND.join([before, texts(by_id)["README"].strip() + "\n", behind])
 
 
 def forest(by_id, ids):
-    """Return what a forest plot of some claims draws: a row for each cell in points.
-
-    A cell whose planned seeds are not all there has no interval.
-    """
+    """Return what a forest plot of some claims draws: a row for each cell in points that counts."""
     import pandas as pd
 
-    told = []
-    for id in ids:
-        for r in by_id[id].results:
-            if r.unit == "points" and r.estimate and not r.beside:
-                least, most = (end if isfinite(end) else None for end in r.cell.bounds)
-                text = f"{id} {r.cell.words}{f' on {r.task}' * r.cell.each}"
-                line = {"claim": text, "mean": r.estimate.mean, "printed": r.printed}
-                if r.word != "OPEN" and r.estimate.n_seeds >= stats.SEEDS:
-                    line |= {"low": r.estimate.low, "high": r.estimate.high}
-                told.append(line | {"seeds": r.done, "least": least, "most": most})
-    return pd.DataFrame(told, columns="claim mean low high printed seeds least most".split())
+    found = []
+    for r in measured(by_id, ids):
+        if r.unit == "points" and r.estimate and not r.reason:
+            least, most = (end if isfinite(end) else None for end in r.cell.bounds)
+            line = {"claim": f"{r.claim} {r.short}", "mean": r.estimate.mean, "printed": r.printed}
+            if not r.unmeasured:
+                line |= {"low": r.estimate.low, "high": r.estimate.high}
+            more = {"seeds": r.estimate.n_seeds, "word": r.word, "least": least, "most": most}
+            found.append(line | more)
+    columns = "claim mean low high printed seeds word least most".split()
+    return pd.DataFrame(found, columns=columns)

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 
 from lib.measure.claims import seeds
 from lib.page import checks
-from lib.page.claims import recorded, rows
+from lib.page.claims import SCALE, recorded, rows
 from lib.papers import grids
 from lib.runs import sweep
 from lib.runs.spec import ancestry
@@ -81,16 +81,20 @@ def keep(specs, store):
 
 
 def listed(claims, store):
-    """Yield a line for each claim: its finished seeds, its missing runs, its committed word.
+    """Yield a line for each claim: its finished seeds, its missing runs, the words on its cells.
 
     `verify --write` commits the words that the records give.
     """
-    clock, words = sweep.Clock(store), recorded()
+    clock, words = sweep.Clock(store), {}
+    for row in recorded():
+        if row["profile"] == SCALE and row["family"]:
+            words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
         by_seed = cells(claim).values()
         done = sum(all(map(store.find, specs)) for specs in by_seed)
         missing = store.missing(chain(*by_seed))
         left = f"{len(missing)} runs left, {clock.about(missing)}"
-        word, _ = words.get(claim["id"], ("NOT_RUN", None))
-        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
+        counts = Counter(words.get(claim["id"], ["not measured"]))
+        told = ", ".join(f"{n} {word}" for word, n in counts.items())
+        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {told}"
     yield f"together left on one core: {clock.about(store.missing(rounds(claims)))}"

@@ -1,5 +1,6 @@
-"""This module shows verdicts: badges, the words explained, sentences. It is free of torch."""
+"""This module shows words on cells: badges, the words explained, answers. It is free of torch."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,55 +11,80 @@ from lib.page import checks
 from lib.papers.grids import PROFILES
 
 TEMPLATE = Path(__file__).parent / "template"
+MOST = 4  # A page's answer has so many comparisons; its table has all.
 
 
-def label(word, kind="finding", before=""):
-    """Return the text of a badge. Each word has a mark of its own, besides its colour."""
-    shown = f"{WORDS[word][0]} {word.replace('_', ' ').lower()}"
-    shown = CHECKS[word] if kind == "arithmetic" else shown
-    return f"{before} {shown}".strip()
+def mark(word):
+    """Return a word with its mark. Each word has a mark of its own, besides its colour."""
+    return f"{(WORDS | CHECKS)[word][0]} {word}"
+
+
+def slug(word):
+    """Return a word as a class of the style sheet."""
+    return re.sub(r"\W", "-", word)
 
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
-ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "reading": READING}
+ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": READING}
 # The index has pages of no paper first, then the pages of each paper, then experiments.
 HEADINGS = ("The workbook", *checks.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
-GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))
-
-
-def counted(words):
-    """Return how many words are of each group, as text: "1 held, 2 open"."""
-    counts = Counter(WORDS[word][1] for word in words)
-    return ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
-
 
 def tally(verdicts):
-    """Return counts of Verdicts as text, with findings and arithmetic checks apart."""
-    findings = [v.verdict for v in verdicts if v.kind == "finding"]
-    checks = [v.verdict for v in verdicts if v.kind == "arithmetic"]
-    parts = [f"findings: {counted(findings)}"] * bool(findings)
-    parts += [f"arithmetic checks: {checks.count('CONFIRMED')} of {len(checks)}"] * bool(checks)
-    return "; ".join(parts).capitalize()
+    """Return how many comparisons have which word, and how many printed numbers are equal."""
+    cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
+    counts = Counter(r.word for r in cells)
+    parts = [f"{n} {word}" for word in WORDS if (n := counts[word])]
+    sums = [v.word for v in verdicts if v.word]
+    lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
+    lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(sums)
+    text = "; ".join(lines)
+    return text[:1].upper() + text[1:]
+
+
+def sentence(result):
+    """Return a comparison as a sentence: what is compared, ours, printed, and the word."""
+    if result.unmeasured and not result.estimate:
+        return f"{result.sentence}: not measured ({result.unmeasured})."
+    unit = "" if result.counts else f" {result.unit}"
+    printed = "" if result.printed is None else f", printed {result.number(result.printed)}"
+    lost = f" ({result.collapsed})" if result.collapsed else ""
+    return f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}."
 
 
 def answers(verdicts):
-    """Return a sentence for each central claim or own question among Verdicts, with its word.
+    """Return the answer of a page as sentences: its central comparisons, each with its numbers.
 
-    Where there is none, a line says how many of all Verdicts have which word.
+    Measured ones come first. Without any it is how many printed numbers are equal.
     """
-    found = [each for each in map(told, verdicts) if each["kind"] == "finding" and each["leading"]]
-    lines = [f"{v['claim']}: {v['says']} {label(v['verdict']).capitalize()}." for v in found]
-    return lines or [f"{tally(verdicts)}."] * bool(verdicts)
+    leading = [v for v in verdicts if leads(v)]
+    cells = [r for v in leading for r in v.results if not r.beside]
+    shown = sorted(cells, key=lambda r: bool(r.unmeasured))[:MOST]
+    return list(map(sentence, shown)) or [f"{tally(verdicts)}."] * bool(verdicts)
 
 
-def told(verdict):
-    """Return a Verdict as a page's JSON file has it: without its cells, with its claim's sentence.
+def leads(verdict):
+    """Return whether a Verdict is on a central claim or a question of our own."""
+    role = checks.claims().get(verdict.claim, {"role": "own"})["role"]
+    return role in ("central", "own") and verdict.kind == "finding"
 
-    It leads where it is on a central claim or a question of our own, and where the page itself made
-    the check.
-    """
-    body = {name: value for name, value in vars(verdict).items() if name != "results"}
+
+def plain(verdict):
+    """Return a Verdict as a page's JSON file has it: its sentence, and its cells as texts."""
     claim = checks.claims().get(verdict.claim, {"says": "", "role": "own"})
-    return body | {"says": claim["says"], "leading": claim["role"] in ("central", "own")}
+    cells = [
+        {
+            "sentence": r.sentence if not r.beside else f"on {r.task} alone",
+            "ours": r.ours + (f" ({r.collapsed})" if r.collapsed else ""),
+            "printed": "" if r.printed is None else r.number(r.printed),
+            "word": r.word,
+            "reading": r.reading,
+            "reason": r.unmeasured,
+            "beside": r.beside,
+        }
+        for r in verdict.results
+    ]
+    told = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
+    told |= {"profile": verdict.profile, "word": verdict.word, "measured": verdict.measured}
+    return told | {"note": verdict.note, "leading": leads(verdict), "cells": cells}
