@@ -22,7 +22,7 @@ from lib.runs.paths import PUBLISHED
 from lib.runs.spec import ancestry
 from lib.search import net
 
-NO_TABLE = ("claims", "corrections", "checks", "misses")
+NO_TABLE = ("cells", "claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()
 DEVIATIONS = set("data model schedule search control hardware unspecified implementation".split())
 KINDS = {"order", "difference", "ratio", "count", "trend", "shape", "statement"}

@@ -1,0 +1,136 @@
+"""Why a further finding has no answer at mini (`data/published/unanswered.csv`): each reason holds.
+
+A finding is answered where one of its cells, or the same comparison of another claim, has three
+recorded seeds of each model on each task that it takes, and these models learned.
+"""
+
+import re
+from collections import defaultdict
+from functools import cache
+
+import pytest
+
+from lib.measure import cells
+from lib.measure.estimates import parts_of
+from lib.page import checks, claims
+from lib.papers import nas
+from lib.runs.store import Store
+
+ROWS = {row["claim"]: row for row in checks.lines("unanswered")}
+NONE = "a model or a task of the comparison has no recorded run at mini"
+FEW = "fewer than three seeds are recorded at mini"
+DULL = "a model of the comparison learned nothing at mini"
+TASKS = {"SQuAD 1.1": "SQuAD1"} | {t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()}
+LINES = {id: line for id, line in checks.claims().items() if line["role"] == "finding"}
+
+
+def made(line, scale):
+    """The rows of the pages of a claim; at paper they are made without data."""
+    pages = filter(None, line["artefact"].split("; "))
+    if scale == "mini":
+        return claims.at(line["artefact"], scale) if line["artefact"] else []
+    found = [row for page in pages for row in checks.made(page)]
+    return found + nas.architectures(found)
+
+
+def seeds(one, rows):
+    """(how many seeds of its thinnest model a cell has, how many an answer takes), or None where a
+    model has no rows. A cell of each task has those of its best task."""
+    rows = rows if one.measure else [row for row in rows if cells.scored(row["spec"])]
+    by_task = defaultdict(list)
+    for _, part in parts_of(one, rows):
+        if not part:
+            return None
+        ended = defaultdict(set)
+        for row in part:
+            ended[str(row.get("task"))] |= {row["seed"]} if recorded(row["spec"]) else set()
+        for task, there in ended.items():
+            by_task[task].append(len(there))
+    fewest = [min(found) for found in by_task.values()]
+    single = one.measure == "rank correlation" or one.bounds == (0, 0)
+    return max(fewest) if one.each or one.bounds == (0, 0) else min(fewest), 1 if single else 3
+
+
+@cache
+def recorded(spec):
+    return store().found(spec)["run"] is not None
+
+
+@cache
+def store():
+    return Store()
+
+
+@cache
+def measured(claim):
+    """{cell: (its seeds, how many an answer takes)}, None for what mini does not make."""
+    line = checks.claims()[claim]
+    rows = claims.rows(line)
+    return {one.text: seeds(one, rows) for one in cells.parsed(line["cells"])}
+
+
+def twin(claim, text):
+    """The seeds of the same comparison in another claim, which has the most on these tasks."""
+    told = {
+        r["cell"]: r["same_as"]
+        for r in checks.lines(f"{LINES[claim]['paper']}/cells")
+        if r["claim"] == claim
+    }
+    if not (other := told.get(text)):
+        return None
+    return max(filter(None, measured(other).values()), default=None)
+
+
+def test_rows_are_findings_in_their_order_and_repeat_what_they_say():
+    assert list(ROWS) == [id for id in LINES if id in ROWS]
+    for id, row in ROWS.items():
+        assert (row["paper"], row["says"]) == (LINES[id]["paper"], LINES[id]["says"])
+        assert row["reason"] and row["reason"][-1] != "." and "::" not in row["reason"]
+
+
+@pytest.mark.parametrize("paper", checks.PAPERS)
+def test_a_finding_without_an_answer_is_there_and_no_other(paper):
+    for id, line in LINES.items():
+        if line["paper"] != paper:
+            continue
+        if line["cannot"] and not line["cells"]:
+            assert id in ROWS
+            continue
+        found = [each for each in measured(id).values() if each]
+        enough = any(n >= needed for n, needed in found)
+        reason = ROWS[id]["reason"] if id in ROWS else ""
+        if reason == DULL:
+            assert enough, id
+        elif reason == NONE:
+            assert max(found)[0] == 0, id
+        elif reason == FEW:
+            assert 0 < max(found)[0] < 3, id
+        elif not reason:
+            others = [each for text in measured(id) if (each := twin(id, text))]
+            assert enough or any(n >= needed for n, needed in others), id
+        else:
+            assert line["cannot"], id
+            assert not all(each and each[0] >= each[1] for each in measured(id).values()), id
+
+
+def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
+    told = [id for id, row in ROWS.items() if re.search("profile paper|mini lacks", row["reason"])]
+    assert len(told) > 30
+    for id in told:
+        line, reason = LINES[id], ROWS[id]["reason"]
+        paper, mini = (made(line, scale) for scale in ("paper", "mini"))
+        for one in cells.parsed(line["cells"]):
+            assert all(part for _, part in parts_of(one, paper)), id
+        if line["cells"] and "full pre-training" not in reason:
+            parts = [part for one in cells.parsed(line["cells"]) for _, part in parts_of(one, mini)]
+            assert not all(parts), id
+        for name, task in TASKS.items():
+            if re.search(rf"\b{re.escape(name)}\b", reason):
+                assert task in {row.get("task") for row in paper}, id
+                assert task not in {row.get("task") for row in mini}, id
+
+
+def test_what_no_page_has_is_in_no_cell():
+    told = [id for id, row in ROWS.items() if "no page" in row["reason"]]
+    assert len(told) > 10
+    assert [id for id in told if LINES[id]["cells"]] == []
