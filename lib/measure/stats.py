@@ -60,6 +60,7 @@ class Estimate:
     noise: float = 0.0  # It is the sd of the mean that the examples alone cause.
     freedom: float = inf  # Student's degrees of freedom of the interval.
     null: float = 0.0  # This value is no effect, such as 1 of a ratio.
+    region: tuple = ()  # The ends of the region that a paper claims, where it claims one.
 
     def p_of(self, value):
         """Return the two-sided p of the hypothesis that the true number is `value`.

@@ -27,6 +27,7 @@ from IPython.display import display
 from lib.measure import compare
 from lib.page import claims as source
 from lib.page import notebook, plot, report
+from lib.page.planned import seeded
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.papers import grids
@@ -113,12 +114,20 @@ class Page:
         behind networks.
         """
         if callable(grid):
-            grid, recorded = of(grids.rows(grid, self.scope, self.values)), of(grid("mini"))
-        recorded = recorded() if callable(recorded) else recorded
+            rows = self.seeded(grids.rows(grid, self.scope, self.values), self.scope)
+            grid, recorded = of(rows), of(self.seeded(grid("mini"), "mini"))
+        recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):
             put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
-        return Runs(made, there, self.scope)
+        return Runs(made, there, self.scope, self.id)
+
+    def seeded(self, rows, profile):
+        """Return the rows of a grid at the planned seeds of the page's comparisons.
+
+        A reader who asks for seeds, or brings data or a model, gets what was asked for.
+        """
+        return rows if self.values.get("seeds") or self.mine else seeded(self.id, profile, rows)
 
     def table(self, frame, caption, name="", index=None):
         """Show and write a table without its empty rows and columns; an empty table is a sentence.

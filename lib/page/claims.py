@@ -291,11 +291,11 @@ def shut_out(by_id):
 def texts(by_id):
     """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of Verdicts.
 
-    A part without a title has the title "".
+    The part README is what README shows.
     """
     out, of = shut_out(by_id)
     fields = dict(by_id) | {"OUT": out, "OF": of}
-    parts = (paths.DATA / "found.md").read_text().split("\n## ")
+    parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
     filled = (part.strip().format_map(fields) for part in parts)
     return dict(part.partition("\n\n")[::2] for part in filled)
 

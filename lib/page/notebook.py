@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from lib.page.planned import seeded
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
@@ -135,7 +136,8 @@ def planned(path, values, looked_up=True):
     mini, named `recorded`. The runs of every other variable are only looked up. A function
     `recorded` makes such rows where that takes long.
 
-    looked_up: whether to make the rows of `recorded`.
+    looked_up: whether to make the rows of `recorded`. Where no seeds are asked for, rows have the
+    planned seeds of the page's comparisons (lib.page.planned).
     """
     names = check(path, values)
     names["profile"] = grids.meant(names)
@@ -151,7 +153,12 @@ def planned(path, values, looked_up=True):
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise ValueError(f"{Path(path).stem}: {why}") from error
-    return {name: rows for name, rows in names.items() if is_grid(rows)}
+    found = {name: rows for name, rows in names.items() if is_grid(rows)}
+    if values.get("seeds") or isinstance(names["profile"], grids.Own):
+        return found
+    scales = {"grid": str(names["profile"])}
+    page = Path(path).stem
+    return {name: seeded(page, scales.get(name, "mini"), rows) for name, rows in found.items()}
 
 
 def injected(history):

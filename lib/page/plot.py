@@ -120,6 +120,12 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
     if alone := axis is None:
         _, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
+    left, right = -1e9, 1e9
+    for (_, at), e in estimates.items():
+        if e and e.region:  # The region that the paper claims is shaded.
+            low, high = max(e.region[0], left), min(e.region[1], right)
+            y = order.index(at)
+            axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
     for row in data.dropna(subset="gain").itertuples():
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
@@ -128,6 +134,10 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
+    ends = data[["gain", "low", "high"]].stack()
+    if len(ends):
+        margin = 0.05 * max(ends.max() - ends.min(), 1)
+        axis.set_xlim(min(ends.min(), 0) - margin, max(ends.max(), 0) + margin)
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 46) for at in order])
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
@@ -141,12 +151,45 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     return axis.figure, data
 
 
+def forest(data, label="difference (points)"):
+    """Draw comparisons, a row each, with the region that a paper claims. Return the figure.
+
+    The region is shaded, the printed value is a diamond, and the word stands at the right. A
+    comparison without an interval is grey.
+
+    data: a frame as `lib.page.claims.forest` returns it.
+    """
+    high = 0.9 + 0.3 * max(len(data), 2)
+    figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
+    ends = data[["mean", "low", "high", "printed"]].stack()
+    far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
+    axis.set_xlim(-1.15 * far, 1.15 * far)
+    for y, row in enumerate(data.itertuples()):
+        low = -2 * far if row.least != row.least else row.least
+        most = 2 * far if row.most != row.most else row.most
+        axis.fill_betweenx([y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0)
+        sure = row.low == row.low
+        colour = BLUE if sure else GREY
+        axis.hlines(y, row.low, row.high, color=colour, lw=1.8)
+        axis.plot(row.mean, y, "o", color=colour, markersize=5)
+        axis.plot(row.printed, y, "D", color=INK, markerfacecolor="none", markersize=6)
+        where = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
+        axis.annotate(row.word, (1.01, y), **where)
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set(xlabel=label, yticks=range(len(data)), yticklabels=data["claim"])
+    axis.set_ylim(len(data) - 0.4, -0.6)
+    signed_log(axis)
+    return figure
+
+
 def signed_log(axis):
     """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
     if max(map(abs, axis.get_xlim())) > 20:
+        ends = axis.get_xlim()
         axis.set_xscale("symlog", linthresh=1)
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.autoscale(axis="x")
+        axis.set_xlim(*ends)
+        axis.set_xlabel(f"{axis.get_xlabel()}, logarithmic beyond ±1")
 
 
 def draws(axis, groups, new, whole, label):

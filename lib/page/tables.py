@@ -14,6 +14,8 @@ from pandas.io.formats.style import Styler
 
 from lib.data.unseen import LONG
 from lib.measure import compare
+from lib.measure.stats import paired_difference
+from lib.page.planned import pair
 from lib.papers import grids
 from lib.runs.store import Store
 
@@ -51,6 +53,7 @@ class Runs:
     own: pd.DataFrame
     recorded: pd.DataFrame
     profile: str  # It may be a reader's `Own`.
+    page: str = ""  # Comparisons of this page have the seeds of its claims' cells.
 
     def where(self, **labels):
         """Return the runs of the rows that have these labels."""
@@ -117,16 +120,32 @@ class Runs:
         """Return {(source, value of the column `by`): Estimate} of one model's score above
         another's.
 
-        Runs that diverged are left out, and so are values where no two runs make a pair.
+        A comparison that is a cell of a claim has the seeds of the cell, and its region. Seeds in
+        which a model collapsed make no pair, and values without any pair are left out.
 
         columns: the columns whose mean the paper's table prints (lib.papers.grids.metrics).
         """
-        found = {
-            (source, at): compare.difference(rows, method, baseline, grids.metrics(scale, columns))
-            for source, frame, scale in self.frames
-            for at, rows in frame[~compare.diverged(frame)].groupby(by, sort=False)
-        }
-        return {key: estimate for key, estimate in found.items() if estimate}
+        found = {}
+        for source, frame, scale in self.frames:
+            metric_of = grids.metrics(scale, columns)
+            for value, rows in frame.groupby(by, sort=False):
+                e = self.compared(rows, method, baseline, metric_of, scale)
+                if e:
+                    found[source, value] = e
+        return found
+
+    def compared(self, frame, method, baseline, metric_of, scale):
+        """Return the Estimate of one model's score above another's in a frame, or None."""
+        ours, theirs = (
+            frame[frame["model"] == model].to_dict("records") for model in (method, baseline)
+        )
+        plan, spared, region = pair(self.page, str(scale), ours, theirs), (False, False), ()
+        if plan:
+            ours, theirs = ([r for r in rows if r["seed"] in plan.seeds] for rows in (ours, theirs))
+            spared = [model[0] in plan.may_fail for model in plan.cell.models]
+            region = plan.cell.bounds
+        pairs = compare.aligned(ours, theirs, metric_of, spared)
+        return replace(paired_difference(pairs), region=region) if pairs else None
 
     def above(self, method, columns=()):
         """Return {(source, "rival, 3/12, task"): Estimate} of a model's score above each other

@@ -1,0 +1,81 @@
+"""This module gives the rows of a page the seeds that its comparisons have in the plan.
+
+So the table, the picture and the word of a comparison rest on the same seeds. It is free of torch.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from lib.measure import cells
+from lib.page import checks
+
+SCALES = ("mini", "base")  # These profiles have plans.
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Planned is a cell of a claim with its planned seeds."""
+
+    claim: str
+    cell: cells.Cell
+    seeds: tuple[int, ...]
+    may_fail: tuple[str, ...]  # Runs of these models count although they collapsed.
+
+
+@cache
+def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
+    """Return the cells of all claims that name a page and have planned seeds at a profile."""
+    found = []
+    for claim, line in checks.claims().items():
+        if page in line["artefact"].split("; ") and line["cells"]:
+            fail = tuple(filter(None, line["may_fail"].split("; ")))
+            for cell in cells.parsed(line["cells"]):
+                same = checks.described(claim, cell.text)["same_as"]
+                if seeds := checks.seeds(same or claim, scale):
+                    found.append(Planned(claim, cell, seeds, fail))
+    return tuple(found)
+
+
+def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:
+    """Return the rows of a grid at the planned seeds of all cells that name them.
+
+    A row that no cell names keeps its seeds.
+    """
+    plans = cells_of(page, scale) if scale in SCALES else ()
+    found, known = [], {}
+    for row in rows:
+        seed = row.get("seed")
+        if seed is None or row["spec"].seed is None:
+            found.append(row)
+            continue
+        labels = {name: value for name, value in row.items() if name not in ("seed", "spec")}
+        key = row["spec"].id, *map(repr, labels.items())
+        if key not in known:
+            planned = (plan.seeds for plan in plans if names(plan.cell, row))
+            known[key] = sorted({seed for seeds in planned for seed in seeds})
+            for each in known[key]:
+                found.append(row | {"seed": each, "spec": row["spec"].at(each)})
+        if not known[key]:
+            found.append(row)
+    return found
+
+
+def names(cell: cells.Cell, row: dict) -> bool:
+    """Return whether a cell names a row."""
+    if not (cell.measure or cells.scored(row["spec"])):
+        return False
+    return any(cells.fits(row, *model) for model in cell.models)
+
+
+def pair(page: str, scale: str, method: list[dict], baseline: list[dict]) -> Planned | None:
+    """Return the cell that compares two models' rows, or None where no cell of the page does."""
+    for plan in cells_of(page, scale) if scale in SCALES and method and baseline else ():
+        forms = [(weight, form.models) for weight, form in plan.cell.terms]
+        if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
+            continue
+        (_, (first, *more)), (_, (second, *others)) = forms
+        if not (more or others):
+            ours = all(cells.fits(row, *first) for row in method)
+            if ours and all(cells.fits(row, *second) for row in baseline):
+                return plan
+    return None
