@@ -215,8 +215,10 @@ class Store:
         """Return {Spec: whether its weights are needed} of the runs that must be made for Specs.
 
         Inputs come first. A Spec that this processor cannot make has its twin in its place
-        (`look`). exact: whether no twin stands for another. keep: whether the weights of the Specs themselves are needed.
-        The inputs of a run that exists are not looked at: its result stands by itself.
+        (`look`). The inputs of a run that exists are not looked at: its result stands by itself.
+
+        keep: whether the weights of the Specs themselves are needed. exact: whether these Specs
+        themselves must be made, also where a twin could stand for one.
         """
         looked, todo = {}, {}
 
