@@ -31,8 +31,8 @@ from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
 from lib.papers import bermo, efficientbert, efficientbert_search, grids, nas
-from lib.runs import paths
-from lib.runs.execute import execute, processor
+from lib.runs import paths, processor
+from lib.runs.execute import execute
 from lib.runs.spec import Spec
 from lib.runs.store import Scratch, Store
 from lib.steps import STEPS
@@ -393,7 +393,7 @@ def machine():
     card = torch.cuda.is_available() and torch.cuda.get_device_name()
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "device": card or processor(),
+        "device": card or processor.name(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),

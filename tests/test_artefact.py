@@ -21,6 +21,7 @@ from lib.papers import published
 from lib.papers.published import Printed
 from lib.runs import paths, sweep
 from lib.runs.spec import Spec
+from lib.train.options import Numerics
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})
@@ -47,12 +48,16 @@ def page(monkeypatch, tmp_path):
 def collected(monkeypatch, *origins, error=""):
     """Let every later `collect` find runs of these origins, "" for one that is missing."""
 
+    def run(row, origin):
+        told = {"name": row["spec"].name, "spec": row["spec"].to_json(), "metrics": {}}
+        return SimpleNamespace(origin=origin, twin=None, **told) if origin else None
+
     def collect(rows, *_, **more):
         return pd.DataFrame(
             [
                 row
                 | {
-                    "run": SimpleNamespace(origin=origin) if origin else None,
+                    "run": run(row, origin),
                     "error": "" if origin else error,
                     "state": "finished" if origin else "missing",
                 }
@@ -157,6 +162,24 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
     assert page.html().count("make offline-models") == 1
     assert "Runs: 1 made here, 1 recorded, 2 missing" in page.html()
     assert len(json.loads((page.folder / f"{NAME}.json").read_text())["runs"]) == 4
+
+
+def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
+    def rows(*dtypes):
+        return [
+            {"model": model, "task": "CoLA", "seed": seed}
+            | {"spec": Spec("finetune", {"numerics": Numerics(dtype, 1)}).at(seed)}
+            for seed, pair in enumerate(dtypes)
+            for model, dtype in zip("ab", pair, strict=True)
+        ]
+
+    one, other = "bfloat16", "float32"
+    collected(monkeypatch, *["record"] * 6)
+    page.collect(rows((one, one), (one, one)))
+    assert "compared" not in page.html()
+    page.collect(rows((one, one), (other, other), (one, other)))
+    told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes do not count"
+    assert page.html().count(told) == 1
 
 
 def test_records_are_not_called_this_run():

@@ -45,13 +45,3 @@ def test_attention_with_ghost_maps_stays(tiny):
     before = model.config._attn_implementation
     with lean(model, Numerics("float32", 1)):
         assert model.config._attn_implementation == before
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_a_cpu_without_instructions_for_bfloat16_computes_in_float32(native, monkeypatch):
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
-    asked = {"dtype": "bfloat16", "threads": 1}
-    assert loop.options(asked).dtype == ("bfloat16" if native else "float32")
-    assert loop.options(asked | {"dtype": "float32"}).dtype == "float32"
-    assert loop.options(asked | {"device": "cuda"}).dtype == "bfloat16"
-    loop.options(asked)

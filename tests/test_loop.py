@@ -16,6 +16,8 @@ from torch import nn
 
 from lib.model.options import settled
 from lib.model.parts import base, set_dropout
+from lib.runs import paths
+from lib.runs.store import say
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
 from lib.train.lean import UsedRows, used_rows
@@ -265,6 +267,28 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
     assert same(model, expected) and again == result
     assert {v.dtype for v in bits(model).values()} == {torch.float32}
     assert not same(expected, fitted(tiny, Draft(tmp_path / "float32"), train())[0])
+
+
+@pytest.mark.parametrize("was", ["bfloat16", None])
+def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
+    """None: an older checkpoint, which does not tell its dtype."""
+    say.cache_clear()
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    with pytest.raises(Interrupted):
+        fitted(tiny, draft, train(), stop=9, numerics=Numerics(was or "float32", 1))
+    (folder,) = draft.resume.glob("step-*")
+    if was is None:
+        body = torch.load(folder / loop.STATE)
+        assert body.pop("dtype") == "float32"
+        torch.save(body, folder / loop.STATE)
+        paths.seal(folder)
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    model, again = fitted(tiny, draft, train())
+    assert same(model, expected) and again == result and draft.told[0] == 1 / 18
+    assert not any("resumed" in line for line in draft.lines)
+    told = f"is of {was or 'an unknown dtype'}, not float32; it begins anew"
+    assert told in capfd.readouterr().err and list(draft.resume.glob("*")) != [folder]
 
 
 def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):

@@ -306,7 +306,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
     with data.planning(look=False):
-        found = verify.runs()
+        found = verify.runs(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]
     assert set(map(tuple, committed)) == set(found) and len(committed) == len(found)

@@ -94,7 +94,7 @@ def load(name, profile="toy", keep=False, **wanted):
     FileNotFoundError for a run that is not made.
     """
     spec = None if "-" in name else chosen(name, profile, wanted)
-    run = Store().find(spec) if spec else named(name)
+    run = Store().found(spec)["run"] if spec else named(name)
     if run is None and not keep:
         fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
         raise FileNotFoundError(f"{spec.name} is not made yet: {fix} makes it")
@@ -154,6 +154,8 @@ def made(spec):
     fails."""
     from lib.runs import sweep
 
-    if lost := sweep.make([spec], keep=True):
+    lost = sweep.make([spec], keep=True)
+    spec, run = Store().look(spec, weights=True)
+    if lost:
         raise RuntimeError(f"{spec.name} could not be made: {lost[spec]}")
-    return Store().find(spec, weights=True)
+    return run

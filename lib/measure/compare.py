@@ -5,6 +5,7 @@ All of them are of the rows that `judged` returns. So the difference between two
 the one that a verdict on them uses.
 """
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, nan
@@ -44,7 +45,8 @@ def pairs(frame, method, baseline, columns):
 
     The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
     rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
-    that are missing or failed, or that lack the split of a column, make no Pair.
+    that are missing or failed, or that lack the split of a column, make no Pair, and neither do
+    runs of different dtypes (`alike`).
     """
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     parts = ([row for row in rows if row["model"] == model] for model in (method, baseline))
@@ -58,9 +60,10 @@ def aligned(ours, theirs, columns, spared=(False, False)):
     count although they collapsed. Raises ValueError where two runs were evaluated on different
     rows.
     """
+    both = alike([*ours, *theirs])
     ours, theirs = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
-        for rows in (ours, theirs)
+        for rows in (both[: len(ours)], both[len(ours) :])
     )
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
@@ -77,8 +80,75 @@ def aligned(ours, theirs, columns, spared=(False, False)):
                 both = f"{run.name} and {other.name}"
                 raise ValueError(f"{both} were evaluated on different rows of {column.title}")
             said = a["labels"], a["said"], b["said"]
-            found.append(Pair(column.title, seed, *said, column.metric, a["cluster"]))
+            about = column.metric, a["cluster"], "".join(dtypes(run.spec))
+            found.append(Pair(column.title, seed, *said, *about))
     return found
+
+
+# ---- THE TYPE OF NUMBERS
+
+
+MIXED = "with runs of two dtypes"  # This is the state of such a run.
+
+
+def dtypes(spec):
+    """Return the dtypes in which the model of a Spec, as JSON, and its inputs were computed.
+
+    A latency is measured in its own dtype, whatever its models were computed in.
+    """
+    own = {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+    found = {own["dtype"]} if own else set()
+    return found.union(*map(dtypes, spec.get("inputs", {}).values()))
+
+
+def by_place(rows):
+    """Return [the collected rows of one task and seed whose runs are there or have two dtypes]."""
+    found = defaultdict(list)
+    for row in rows:
+        if row["run"] or row.get("state") == MIXED:
+            found[row.get("task"), row.get("seed")].append(row)
+    return list(found.values())
+
+
+def shared(runs):
+    """Return the dtypes in which some runs and their inputs were computed."""
+    return set().union(*(dtypes(run.spec) for run in runs))
+
+
+def alike(rows):
+    """Return collected rows in which the runs of one task and seed have one dtype.
+
+    Where they have not, and each has a run in float32 (`lib.runs.store.Run.twin`), that one counts.
+    Else none of them counts: its row has no run, and the state MIXED.
+    """
+    changed = {}
+    for there in by_place(rows):
+        runs = [row["run"] for row in there if row["run"]]
+        if len(shared(runs)) < 2:
+            continue
+        twins = [run.twin or run for run in runs]
+        for row in there:
+            own = {k: v for k, v in row.items() if not row["run"] or k not in row["run"].metrics}
+            run = twins[runs.index(row["run"])] if len(shared(twins)) < 2 else None
+            own |= {"run": run} if run else {"run": None, "state": MIXED}
+            changed[id(row)] = with_metrics(own)
+    return [changed.get(id(row), row) for row in rows]
+
+
+def told(*parts):
+    """Return in a list a sentence on the dtypes of what is compared; none where all have one.
+
+    parts: lists of collected rows. In each, the rows of one task and seed are compared.
+    """
+    counts = Counter()
+    for there in (place for rows in parts for place in by_place(alike(rows)) if len(place) > 1):
+        known = shared(row["run"] for row in there if row["run"])
+        counts["".join(known) if all(row["run"] for row in there) else MIXED] += 1
+    apart = f"{counts.pop(MIXED)} {MIXED} do not count" if MIXED in counts else ""
+    single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
+    if len(single) < 2 and not apart:
+        return []
+    return [f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"]
 
 
 def unseen(run):

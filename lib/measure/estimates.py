@@ -26,7 +26,10 @@ def frames_of(one, rows):
 
 
 def rows_of(one, rows):
-    """Return the rows that a Cell names. Raises LookupError that names a model without rows."""
+    """Return the rows that a Cell names, alike in dtype (`lib.measure.compare.alike`).
+
+    Raises LookupError that names a model without rows.
+    """
     rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
     named = set()
     for (label, where), part in parts_of(one, rows):
@@ -34,7 +37,7 @@ def rows_of(one, rows):
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         named |= {*map(id, part)}
-    return [row for row in rows if id(row) in named]
+    return compare.alike([row for row in rows if id(row) in named])
 
 
 def thinnest(one, rows):

@@ -44,6 +44,7 @@ class Pair:
     metric: str  # It is accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS.
     # Examples of the same number in [N], counted from 0, are drawn together. None draws each alone.
     cluster: np.ndarray | None = None
+    dtype: str = ""  # Both were computed in this type of numbers; "" where nothing tells it.
 
 
 @dataclass(frozen=True)

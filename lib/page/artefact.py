@@ -91,7 +91,9 @@ class Page:
         frame = collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # Verdicts are off, so these runs do not count.
-        there = {row["spec"].name: row for row in frame.to_dict("records")}
+        lines = frame.to_dict("records")
+        self.note(compare.told(lines))
+        there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
         for name, row in there.items():
             self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
         if on_missing != "skip":

@@ -36,7 +36,7 @@ def collect(rows, store=None, lost=None):
     store, lines = store or Store(), []
     for row in rows:
         there = store.found(spec := row["spec"])
-        error = "" if there["run"] else (lost or {}).get(spec) or store.why(spec)
+        error = "" if there["run"] else (lost or {}).get(store.look(spec)[0]) or store.why(spec)
         lines.append(compare.with_metrics(row | there | {"error": error}))
     return pd.DataFrame(lines)
 

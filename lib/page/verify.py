@@ -72,8 +72,10 @@ def damage(run):
 # ---- WHAT FOLLOWS FROM THE CODE AND THE RECORDS
 
 
-def runs():
+def runs(store):
     """Return the lines of `runs.csv`: the run of each row of the grids of all pages and claims.
+
+    Where only the same run in float32 is recorded (`Spec.twin`), it is named.
 
     The id of a claim stands for a page. A page at `paper` has its variable `grid` alone, since what
     else it looks up is of mini.
@@ -83,7 +85,16 @@ def runs():
         grids[page, claims.SCALE] = claims.planned(page, claims.SCALE)
         grids[page, "paper"] = checks.made(page)
     every = ((*place, row) for place, rows in grids.items() for row in rows)
-    return sorted({(*at, labels(r), str(r["spec"].seed), r["spec"].name) for *at, r in every})
+    return sorted(
+        {(*at, labels(r), str(r["spec"].seed), named(r["spec"], store)) for *at, r in every}
+    )
+
+
+def named(spec, store):
+    """Return the name of the record that stands for a Spec, or that of the Spec without one."""
+    if not (store.records / spec.name).exists() and (store.records / spec.twin.name).exists():
+        return spec.twin.name
+    return spec.name
 
 
 def labels(row):
@@ -100,7 +111,7 @@ def made(store):
         for scale in claims.SCALES[1:]:
             names = [id for id, line in checks.claims().items() if checks.seeds(id, scale)]
             lines += claims.lines(claims.judged(names, store, scale))
-        there = runs(), lines, claims.checked(found)
+        there = runs(store), lines, claims.checked(found)
     readme = paths.ROOT / "README.md"
     texts = {readme: claims.posted(readme.read_text(), found)}
     for (name, columns), each in zip(COLUMNS.items(), there, strict=True):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 
-from lib.runs import paths
+from lib.runs import paths, processor
 from lib.runs.spec import from_json
 from lib.runs.store import Draft, Store, alive, cost, locked, say
 from lib.steps import STEPS
@@ -45,7 +45,7 @@ def _make(spec, store, keep, checkpoint_seconds):
             state = store.state(parent)["state"]
             raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
     commit()  # It is cached now: a later checkout is not the code that runs here.
-    keep = (keep or small(spec)) and STEPS[spec.step].weights
+    keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
@@ -60,12 +60,12 @@ def _make(spec, store, keep, checkpoint_seconds):
     return store.place(spec)
 
 
-def small(spec):
-    """Return whether a run keeps its weights even where no other run needs them.
+def generated(args):
+    """Return whether the arguments of a step name generated tasks.
 
-    It does if it learned generated tasks: its model has only some megabytes.
+    Such a run keeps its weights even where no other run needs them: they are some megabytes.
     """
-    told = spec.args.get("data") or {}
+    told = args.get("data") or {}
     return "toy" in (
         each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
     )
@@ -75,29 +75,24 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def processor():
-    """Return the model name of the processor, which decides the last bits of a training."""
-    with suppress(OSError, IndexError):  # Linux has such a file.
-        return paths.full("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
-    return platform.processor()
-
-
 def environment(spec):
-    """Return what a run was made with: names and versions.
+    """Return what a run was made with: names and versions, and its arithmetic.
 
-    Machines and people are not named.
+    "dtype" is that of its numerics, None for a step without. Machines and people are not named.
     """
     import torch
 
-    on_card = (spec.args.get("numerics") or {}).get("device")
+    numerics = spec.args.get("numerics") or {}
     return {
         "python": platform.python_version(),
         "system": platform.system(),
-        "processor": processor(),
+        "processor": processor.name(),
+        "features": processor.features(),
+        "dtype": numerics.get("dtype"),
         "torch": torch.__version__,
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name() if on_card else "cpu",
+        "device": torch.cuda.get_device_name() if numerics.get("device") else "cpu",
         **commit(),
     }
 

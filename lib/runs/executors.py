@@ -19,6 +19,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 from lib.runs import paths
+from lib.runs.execute import generated
 from lib.runs.spec import known
 
 # Workers and kernels are forked with these imports. None is of this package, so that each process
@@ -27,9 +28,9 @@ WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Stopped workers have so many seconds to note that they stopped.
 BACKENDS = ("local", "ray", "slurm")
-# A worker takes so many bytes of memory at its peak, by the type of its numbers. They are measured
-# at toy and mini (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
-PEAK = {"float32": 0.9e9, "bfloat16": 2.2e9, "cuda": 28e9}
+# A worker takes so many bytes of memory at its peak. They are measured at toy and at mini
+# (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
+PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,9 @@ class Need:
 def need(spec):
     """Return the Need of the run of a Spec."""
     numerics = spec.args.get("numerics") or {}
-    dtype, device = numerics.get("dtype", "float32"), numerics.get("device", "")
-    return Need(numerics.get("threads", 1), bool(device), PEAK[device or dtype])
+    device = numerics.get("device", "")
+    small = "data" not in spec.args or generated(spec.args)
+    return Need(numerics.get("threads", 1), bool(device), PEAK[device or "toy" * small])
 
 
 def opened(backend, needs, workers=None, folder=None):

@@ -54,8 +54,24 @@ class Spec:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
         made = object.__new__(Spec)  # It keeps the identity, of which the seed is no part.
         made.__dict__.update(self.__dict__, seed=seed)
-        made.__dict__.pop("parents", None)
+        for derived in ("parents", "twin"):
+            made.__dict__.pop(derived, None)
         return made
+
+    @cached_property
+    def twin(self):
+        """Return this Spec with float32 in place of bfloat16, in all its inputs too.
+
+        It is the Spec itself where nothing computes in bfloat16. A GPU has instructions for it, so
+        what runs there stays as it is.
+        """
+        inputs = {name: spec.twin for name, spec in self.inputs.items()}
+        numerics = self.args.get("numerics") or {}
+        if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
+            numerics = numerics | {"dtype": "float32"}
+            return Spec(self.step, self.args | {"numerics": numerics}, inputs, self.seed)
+        same = all(inputs[name] is spec for name, spec in self.inputs.items())
+        return self if same else Spec(self.step, self.args, inputs, self.seed)
 
     @cached_property
     def parents(self):

@@ -28,9 +28,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors.numpy import load_file, save_file
 
-from lib.runs import paths
+from lib.runs import paths, processor
 from lib.runs.paths import Damaged, read_json, write_json
-from lib.runs.spec import placeless
+from lib.runs.spec import from_json, placeless
 from lib.steps import STEPS
 
 PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
@@ -86,6 +86,12 @@ class Run:
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
+    @cached_property
+    def twin(self):
+        """Return the run beside this one that has float32 in place of bfloat16, or None."""
+        spec, root = from_json(self.spec), self.folder.parent.parent
+        return None if spec.twin == spec else opened(spec.twin, {self.origin: root})
+
     def check(self, spec, weights=False):
         """Raise Damaged where this is not the whole run of a Spec, OSError where it cannot be read.
 
@@ -125,6 +131,22 @@ def alive(path):
         return True
 
 
+def opened(spec, roots, weights=False):
+    """Return the run of a Spec in the first of some folders {origin: folder}, or None.
+
+    Of a run that is not used a line says why. weights: as in `Store.find`.
+    """
+    for origin, root in roots.items():
+        run = Run(root / spec.name, origin)
+        if run.folder.exists() and (run.model.exists() or not weights):
+            try:
+                run.check(spec, weights)
+                return run
+            except Damaged as error:
+                say(f"not used  {error}")
+    return None
+
+
 class Store:
     """A Store is two folders: committed records, and runs.
 
@@ -141,15 +163,20 @@ class Store:
         weights: whether it must still have its model. A run that is damaged, or belongs to another
         Spec, is not used, and a line says so. Raises OSError for a run that cannot be read.
         """
-        for origin, root in {"record": self.records, "run": self.runs}.items():
-            run = Run(root / spec.name, origin)
-            if run.folder.exists() and (run.model.exists() or not weights):
-                try:
-                    run.check(spec, weights)
-                    return run
-                except Damaged as error:
-                    say(f"not used  {error}")
-        return None
+        return opened(spec, {"record": self.records, "run": self.runs}, weights)
+
+    def look(self, spec, weights=False):
+        """Return (the Spec whose run stands for a Spec: itself or its twin, the run or None).
+
+        A run that is there stands for it, that of the Spec itself first. Where neither is there, it
+        is the one that this processor can make. weights: as in `find`.
+        """
+        weights = weights and STEPS[spec.step].weights
+        run = self.find(spec, weights)
+        if run or spec.twin is spec:
+            return spec, run
+        run = self.find(spec.twin, weights)
+        return (spec.twin if run or not processor.has_bfloat16() else spec), run
 
     def place(self, spec):
         """Rename the folder of a run that is made to its final name. Returns the Run.
@@ -173,21 +200,25 @@ class Store:
 
         Its `state` is finished, running, failed, stopped, died or missing.
         """
-        if run := self.find(spec):
+        spec, run = self.look(spec)
+        if run:
             return run.status
         part = self.part(spec)
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
     def found(self, spec):
-        """Return {"run": the Run of a Spec or None, "state": its state}."""
-        run = self.find(spec)
+        """Return {"run": the Run that stands for a Spec or None, "state": its state}."""
+        run = self.look(spec)[1]
         return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
 
-    def missing(self, specs, keep=False):
+    def missing(self, specs, keep=False, exact=False):
         """Return {Spec: whether its weights are needed} of the runs that must be made for Specs.
 
-        Inputs come first. keep: whether the weights of the Specs themselves are needed. The inputs
-        of a run that exists are not looked at: its result stands by itself.
+        Inputs come first. A Spec that this processor cannot make has its twin in its place
+        (`look`). The inputs of a run that exists are not looked at: its result stands by itself.
+
+        keep: whether the weights of the Specs themselves are needed. exact: whether these Specs
+        themselves must be made, also where a twin could stand for one.
         """
         looked, todo = {}, {}
 
@@ -203,7 +234,9 @@ class Store:
             todo[spec] = weights
 
         for spec in specs:
-            need(spec, keep)
+            stands, run = (spec, None) if exact else self.look(spec, keep)
+            if not run:
+                need(stands, keep)
         return todo
 
     def why(self, spec):
@@ -213,7 +246,7 @@ class Store:
         """
         for each in self.missing([spec]):  # Inputs come first.
             if error := ledger(self.part(each)).get("error"):
-                return error if each == spec else needs(each, error)
+                return error if each == self.look(spec)[0] else needs(each, error)
         return ""
 
     def unfinished(self, part):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 
 from lib.runs import executors, paths
-from lib.runs.execute import one_line, work
+from lib.runs.execute import generated, one_line, work
 from lib.runs.paths import read_json
 from lib.runs.store import Store, cost, ledger, needs
 
@@ -38,12 +38,11 @@ class Clock:
     def note(self, step, args, seconds, origin="run"):
         """Note how many seconds a run of a step took.
 
-        Its numerics tell the profiles apart, but not those of records of digits and of latencies,
-        so these are not noted.
+        Its rows and numerics tell the profiles apart, but not those of records of digits and of
+        latencies, so these are not noted.
         """
-        numerics = tuple((args.get("numerics") or {}).values())
         if origin == "run" or step not in ("digits", "latency"):
-            self.took[origin, step, *numerics].append(seconds)
+            self.took[origin, step, *like(args)].append(seconds)
 
     def median(self, spec):
         """Return the median seconds of runs like that of a Spec, or None where none is known."""
@@ -53,7 +52,7 @@ class Clock:
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
                     args = read_json(run.folder / "spec.json")["args"]
                     self.note(spec.step, args, cost(ledger(run.folder)), run.origin)
-        key = spec.step, *(spec.args.get("numerics") or {}).values()
+        key = spec.step, *like(spec.args)
         took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
 
@@ -77,17 +76,30 @@ class Clock:
         return f"about {clocked(sum(found) / workers)}"
 
 
+def like(args):
+    """Return what runs of one step must have in common, for one to tell how long another takes."""
+    return generated(args), *(args.get("numerics") or {}).values()
+
+
 def make(
-    specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, done=None, backend="local"
+    specs,
+    store=None,
+    workers=None,
+    keep=False,
+    checkpoint_seconds=30.0,
+    done=None,
+    backend="local",
+    exact=False,
 ):
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost Specs.
 
-    A Spec is lost where its run failed, its worker died, or an input of it is lost. workers,
+    A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
+    these Specs themselves are made, also where a twin could stand for one (`Store.look`). workers,
     backend: as `lib.runs.executors.opened` takes them. keep: whether the weights of the Specs
     themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
-    todo = store.missing(specs, keep)
+    todo = store.missing(specs, keep, exact)
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}

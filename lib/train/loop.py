@@ -8,13 +8,12 @@ seed and the step.
 
 import shutil
 import time
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
-from lib.runs import paths
+from lib.runs import paths, processor
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
@@ -118,7 +117,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     per_epoch = len(batches(0))
     steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
     torch.manual_seed(stream(run.seed, "dropout"))
-    first, best = restore(run, model, optimiser)
+    first, best = restore(run, model, optimiser, numerics.dtype)
     began = saved = time.monotonic()
     for step in range(first, steps):
         epoch, offset = divmod(step, per_epoch)
@@ -152,7 +151,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             model.train()
         run.progress(done / steps)
         if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
-            checkpoint(run, model, optimiser, done, best)
+            checkpoint(run, model, optimiser, done, best, numerics.dtype)
             saved = time.monotonic()
     if best:
         model.load_state_dict(best["weights"])
@@ -194,7 +193,7 @@ def keep_best(run, model, score, step, best):
     return {"score": float(score), "step": step, "weights": weights}
 
 
-def checkpoint(run, model, optimiser, step, best):
+def checkpoint(run, model, optimiser, step, best, dtype):
     """Write a checkpoint with everything that a resumed run needs, whole or not at all.
 
     Then the checkpoint before it is removed.
@@ -204,6 +203,7 @@ def checkpoint(run, model, optimiser, step, best):
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
         "step": step,
+        "dtype": dtype,
         "best": best,
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
@@ -218,11 +218,11 @@ def checkpoint(run, model, optimiser, step, best):
             shutil.rmtree(old)
 
 
-def restore(run, model, optimiser):
+def restore(run, model, optimiser, dtype):
     """Load the last checkpoint. Returns (number of steps done, what `keep_best` returned last).
 
-    Returns (0, None) where there is no checkpoint, or where the last one is damaged. Raises
-    RuntimeError where other code wrote it.
+    Returns (0, None) where there is no checkpoint, and where the last one is damaged, or does not
+    say that it was computed in this dtype. Raises RuntimeError where other code wrote it.
     """
     folder = max(run.resume.glob("step-*"), default=None)
     if folder is None:
@@ -232,6 +232,9 @@ def restore(run, model, optimiser):
         return 0, None
     try:
         body = torch.load(folder / STATE, map_location="cpu")
+        if (was := body.get("dtype", "an unknown dtype")) != dtype:
+            say(f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew")
+            return 0, None
         step, best, run.lines = body["step"], body["best"], body["lines"]
         model.load_state_dict(body["model"])
         optimiser.load_state_dict(body["optimiser"])
@@ -282,13 +285,17 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 def options(numerics):
     """Return the Numerics of a step's plain argument, and set the run's thread count and device.
 
-    A CPU without instructions for bfloat16 computes in float32, because PyTorch there needs 5 to 50
-    times as long for a matrix product of bfloat16.
+    Raises ValueError for bfloat16 on a CPU without instructions for it. Float32 in its place would
+    be another run under the same identity.
     """
     global _chosen
     numerics = Numerics(**numerics)
-    if not (numerics.device or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
-        numerics = replace(numerics, dtype="float32")
+    if numerics.dtype == "bfloat16" and not (numerics.device or processor.has_bfloat16()):
+        lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
+        raise ValueError(
+            f"numerics.dtype is 'bfloat16', and {lacks}: take 'float32', which makes another run, "
+            "or a machine that has one of them"
+        )
     torch.set_num_threads(numerics.threads)
     _chosen = numerics.device or "cpu"
     return numerics

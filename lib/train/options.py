@@ -19,7 +19,7 @@ class Numerics(Option):
     """A Numerics decides the bits of a run beside its mathematics."""
 
     # "bfloat16" is the type of matrix products and, on a CPU, of hidden states. Weights stay in
-    # float32, and so does everything on a CPU without instructions for bfloat16.
+    # float32. A CPU without instructions for bfloat16 refuses it (lib.runs.processor).
     dtype: Literal["float32", "bfloat16"]
     threads: Count  # Bits depend on the number of CPU threads, because sums are split by thread.
     device: Literal["", "cuda"] = ""  # "" is the CPU, and "cuda" a GPU, which makes other runs.

@@ -1,0 +1,260 @@
+"""A run says with what arithmetic it was made: a processor without bfloat16 refuses it, its
+twin in float32 is another run, and models are compared in one dtype.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import holding
+from test_sweep import TRAIN, done, importance, teacher
+
+from lib.measure import cells, compare, estimates
+from lib.page import checks, evidence
+from lib.page.tables import collect
+from lib.papers import grids
+from lib.runs import paths, processor, sweep
+from lib.runs.execute import environment, execute
+from lib.runs.spec import Spec, ancestry
+from lib.runs.store import Store
+from lib.train import loop
+from lib.train.options import Numerics
+
+HALF = Numerics("bfloat16", 1)
+
+
+def half(spec):
+    """A Spec and its inputs in bfloat16."""
+    inputs = {name: half(each) for name, each in spec.inputs.items()}
+    return Spec(spec.step, spec.args | {"numerics": HALF}, inputs, spec.seed)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs", tmp_path / "records")
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """A processor without instructions for bfloat16."""
+    monkeypatch.setattr(processor, "features", lambda: ["avx2", "avx512f"])
+
+
+@pytest.fixture
+def able(monkeypatch):
+    monkeypatch.setattr(processor, "features", lambda: ["avx2", "avx512_bf16"])
+
+
+# ---- the processor ----
+@pytest.mark.parametrize(
+    "text, features, has",
+    [
+        ("model name\t: Ryzen 5\nflags\t\t: fpu avx2 sha_ni\n", ["avx2"], False),
+        ("flags\t\t: amx_bf16 avx512_bf16x avx512f\n", ["avx512f", "amx_bf16"], True),
+        ("flags\t\t: avx512f avx512_bf16\n", ["avx512f", "avx512_bf16"], True),
+        ("Features\t: fp asimd i8mm bf16\n", ["asimd", "bf16"], True),
+        ("Features\t: half neon vfpv4\n", ["neon"], False),
+        ("", [], False),
+        (None, [], False),
+    ],
+)
+def test_what_the_processor_can_is_read_from_the_system(text, features, has, tmp_path, monkeypatch):
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(paths, "full", lambda place: tmp_path / "cpuinfo")
+    monkeypatch.setattr(processor, "features", processor.features.__wrapped__)
+    assert processor.features() == features and processor.has_bfloat16() == has
+    assert processor.name() == "Ryzen 5" or "model name" not in (text or "")
+
+
+def test_pytorch_has_fast_products_where_the_processor_is_said_to():
+    assert torch.ops.mkldnn._is_mkldnn_bf16_supported() or not processor.has_bfloat16()
+
+
+def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, store):
+    asked = {"dtype": "bfloat16", "threads": 1}
+    told = r"'bfloat16', and this processor has none of avx512_bf16, amx_bf16, bf16: take 'float32'"
+    with pytest.raises(ValueError, match=told):
+        loop.options(asked)
+    assert loop.options(asked | {"dtype": "float32"}).dtype == "float32"
+    spec = half(teacher()).inputs["start"]
+    with pytest.raises(ValueError, match=told):
+        execute(spec, store)
+    assert store.find(spec) is None
+
+
+def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
+    assert loop.options({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype == "bfloat16"
+    loop.options({"dtype": "float32", "threads": 1})
+    spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
+    assert spec.twin is spec
+
+
+def test_toy_asks_for_float32_everywhere(anywhere):
+    from lib.page import notebook
+
+    for path in notebook.find():
+        if "profile" in notebook.parameters(path):
+            rows = notebook.planned(path, {"profile": "toy"}, looked_up=False).get("grid", [])
+            specs = {row["spec"] for row in rows}
+            for spec in specs | ancestry(specs):
+                numerics = spec.args.get("numerics") or {"dtype": "float32"}
+                assert numerics["dtype"] == "float32", (path.stem, spec.name)
+
+
+# ---- twins ----
+def test_a_twin_is_float32_in_all_its_graph_and_another_run():
+    whole = importance(teacher()).at(3)
+    spec = half(whole)
+    assert spec.twin == whole and spec.twin.name == whole.name and spec.id != whole.id
+    assert spec.at(4).twin.seed == 4 and whole.twin is whole
+    told = Spec("latency", {"numerics": teacher().args["numerics"]}, {"model:a": half(teacher())})
+    assert told.twin.inputs["model:a"] == teacher() and told.twin.args == told.args
+    assert spec.twin.parents["teacher"] == whole.parents["teacher"]
+
+
+def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
+    spec = half(teacher()).at(0)
+    todo = store.missing([spec])
+    assert list(todo) == [teacher().inputs["start"], teacher().at(0)]
+    assert sweep.make([spec], store, workers=1) == {}
+    found = store.found(spec)
+    assert found["state"] == "finished" and found["run"].name == teacher().at(0).name
+    assert not store.missing([spec]) and store.find(spec) is None
+    assert found["run"].env["dtype"] == "float32"
+    frame = collect([{"model": "a", "spec": spec}], store)
+    assert frame["matthews"].notna().all()
+
+
+def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
+    spec = half(importance(teacher())).at(0)
+    done(store, spec)
+    assert not store.missing([spec]) and store.found(spec)["run"].name == spec.name
+    done(store, spec.twin)
+    assert store.found(spec)["run"].name == spec.name  # its own comes first
+
+
+def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
+    spec = half(teacher()).at(0)
+    assert list(store.missing([spec]))[-1] == spec
+    done(store, spec.twin)
+    assert not store.missing([spec]) and store.found(spec)["run"].name == spec.twin.name
+    assert list(store.missing([spec], exact=True))[-1] == spec
+
+
+def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
+    spec = half(teacher(lr=1e30, clip=0.0)).at(0)
+    lost = sweep.make([spec], store, workers=1)
+    (error,) = collect([{"model": "a", "spec": spec}], store, lost)["error"]
+    assert list(lost) == [spec.twin] and "lower Train.lr" in error
+    assert collect([{"model": "a", "spec": spec}], store)["error"].item() == error
+    assert store.found(spec)["state"] == "failed"
+
+
+def test_the_environment_of_a_run_tells_dtype_and_features(able):
+    spec = half(teacher())
+    told = environment(spec)
+    assert told["dtype"] == "bfloat16" and told["features"] == ["avx2", "avx512_bf16"]
+    assert environment(spec.twin)["dtype"] == "float32"
+    assert environment(Spec("count", {}))["dtype"] is None
+
+
+# ---- the queue ----
+@pytest.fixture
+def claim(monkeypatch):
+    """A claim on two Specs in bfloat16 at seeds 10 and 11."""
+    specs = [half(teacher()), half(importance(teacher()))]
+    rows = [{"seed": n, "spec": spec.at(n)} for n in (10, 11) for spec in specs]
+    line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
+    monkeypatch.setattr(evidence, "rows", lambda _: rows)
+    monkeypatch.setattr(checks, "claims", lambda: {"A1": line})
+    return line
+
+
+def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
+    first, second, third, fourth = (row["spec"] for row in evidence.rows(claim))
+    for spec in (first, second, third):
+        store.record(done(store, spec))
+    assert evidence.cells(claim, store) == {10: [first, second], 11: [third.twin, fourth.twin]}
+    assert evidence.gather([claim], store, workers=1) == {}
+    for spec in (third, fourth):
+        assert (store.records / spec.twin.name).exists()
+    (line, _) = evidence.listed([claim], store)
+    assert "2 of 2 seeds, 0 runs left" in line
+    assert store.found(third)["run"].twin.name == third.twin.name
+
+
+def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
+    third, fourth = (row["spec"] for row in evidence.rows(claim)[2:])
+    done(store, third.twin)
+    assert evidence.cells(claim, store)[11] == [third, fourth]
+    assert third in store.missing(evidence.rounds([claim], store), exact=True)
+    done(store, fourth.twin)
+    assert evidence.cells(claim, store)[11] == [third.twin, fourth.twin]
+
+
+# ---- pairs ----
+COLUMNS = {"CoLA": (compare.Column("CoLA", "CoLA", "accuracy"),)}
+
+
+def row(model, seed, dtype, deep="", twin=None):
+    """A collected row; deep: the dtype of the teacher, where it is another one."""
+    teacher = {"args": {"numerics": {"dtype": deep or dtype}}, "inputs": {}}
+    labels = np.arange(40) % 2
+    right = np.random.default_rng(seed).random(40) < 0.9
+    arrays = {"labels": labels, "index": np.arange(40)}
+    arrays["logits"] = np.eye(2)[np.where(right, labels, 1 - labels)]
+    run = holding(arrays, f"{model}/{seed}/{dtype}", accuracy=float(right.mean()))
+    run.spec = {"args": {"numerics": {"dtype": dtype}}, "inputs": {"teacher": teacher}}
+    run.twin = twin
+    told = {"task": "CoLA", "model": model, "seed": seed, "run": run, "state": "finished"}
+    spec = Spec("finetune", {"train": TRAIN}).at(seed)
+    return compare.with_metrics(told | {"spec": spec})
+
+
+def test_pairs_have_one_dtype_and_are_counted_by_it():
+    ours = [row("a", n, "bfloat16" if n < 3 else "float32") for n in range(6)]
+    theirs = [row("b", n, "bfloat16" if n < 4 else "float32") for n in range(5)]
+    theirs.append(row("b", 5, "float32", deep="bfloat16"))  # another teacher
+    found = compare.aligned(ours, theirs, COLUMNS)
+    told = [(pair.seed, pair.dtype) for pair in found]
+    assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
+    counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
+    assert compare.told([*ours, *theirs]) == [f"Tasks and seeds compared: {counted}"]
+    assert compare.told(ours[:3] + theirs[:3]) == [] == compare.told(ours)
+    apart = "Tasks and seeds compared: 1 with runs of two dtypes do not count"
+    assert compare.told([ours[3], theirs[3]]) == [apart]
+    assert compare.told(ours[:1] + theirs[:1], [ours[4], theirs[4]]) == [
+        "Tasks and seeds compared: 1 in bfloat16, 1 in float32"
+    ]
+
+
+def test_a_twin_in_float32_counts_beside_another_run_in_float32():
+    plain = row("b", 0, "float32")
+    ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
+    (pair,) = compare.aligned([ours], [theirs], COLUMNS)
+    assert pair.dtype == "float32"
+    rows = compare.alike([ours, theirs])
+    assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
+    assert compare.told(rows) == []
+
+
+def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
+    (one,) = cells.parsed("a > b @ task=CoLA")
+    rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
+    assert estimates.thinnest(one, estimates.rows_of(one, rows)) == (3, 3)
+    rows[0] = row("a", 0, "float32")
+    own = estimates.rows_of(one, rows)
+    assert estimates.thinnest(one, own) == (3, 2)
+    (group,) = estimates.groups_of(one, own, COLUMNS)
+    assert [pair.seed for pair in group[0]] == [1, 2]
+    assert compare.told(own) == [
+        "Tasks and seeds compared: 2 in bfloat16; 1 with runs of two dtypes do not count"
+    ]
+
+
+def test_the_committed_records_are_of_one_dtype_in_each_graph():
+    found = [compare.dtypes(run.spec) for run in Store(records=paths.DATA / "records").recorded()]
+    assert found and all(len(each) < 2 for each in found)
+    assert grids.PROFILES["mini"].numerics == HALF
