@@ -30,7 +30,7 @@ test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q $(SHARED) tests
 
 # What refuses, tells or survives a fault: of runs and records, caches, data and models of one's own, evidence, Slurm, commands.
-GUARDS := damaged faults kills models own store tokens verify
+GUARDS := damaged dtype faults kills models own store tokens verify
 GUARDED := tests/test_surgery.py::test_a_model_whose_weights_do_not_fit_is_refused \
 	tests/test_surgery.py::test_a_tokenizer_that_is_none_is_refused \
 	tests/test_cluster.py::test_a_queue_that_does_not_answer_is_told_once \
