@@ -126,6 +126,7 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
             assert not all(parts), id
         for name, task in TASKS.items():
             if re.search(rf"\b{re.escape(name)}\b", reason):
+                assert re.search(rf"{name.split()[0]}|other tasks", line["says"]), id
                 assert task in {row.get("task") for row in paper}, id
                 assert task not in {row.get("task") for row in mini}, id
 
