@@ -291,7 +291,7 @@ def judge(line: dict, rows: list, setting: Setting) -> tuple[list[Result], str]:
     runs another cell of the claim has here counts once. One that has no rows at this profile is not
     measured, and says what it lacks.
     """
-    results, seen, lost = [], set(), set()
+    results, seen, lost, compared = [], set(), set(), []
     for cell in parsed(line["cells"]):
         try:
             of_cell = rows_of(cell, rows)
@@ -302,9 +302,11 @@ def judge(line: dict, rows: list, setting: Setting) -> tuple[list[Result], str]:
         key = identity(cell, of_cell)
         if key not in seen:
             seen.add(key)
+            compared.append(of_cell)
             lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
             results += measure(cell, of_cell, line["id"], setting)
-    return results, f"{len(lost)} runs failed" * bool(lost)
+    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.told(*compared)
+    return results, "; ".join(notes)
 
 
 def lacking(model: str, scale: str) -> str:
