@@ -76,8 +76,12 @@ def shares(frame, part="loss"):
 
 
 def steps(frame, _):
-    """Return the share of steps of each run that inherits; the run from scratch has none."""
-    return frame["seed"].map(shares(frame)).where(frame["model"] == "inherits")
+    """Return the share of steps of each run that inherits.
+
+    It is counted from the start of the run from scratch, which has 0.
+    """
+    share = frame["seed"].map(shares(frame))
+    return share.where(frame["model"] == "inherits", 0 * share)
 
 
 def last_loss(frame, _):
