@@ -239,6 +239,7 @@ class Page:
             "counts": tally(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none wanted",
             "runs": self.used,
+            "records": source.digest(self.id) if at in source.SCALES else "",
             "verdicts": list(map(plain, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),

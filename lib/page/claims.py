@@ -220,7 +220,7 @@ def twin(id):
 
 HEAD = (
     "claim,cell,task,profile,family,sentence,unit,no_effect,region_low,region_high,estimate,low,"
-    "high,printed,interest,seeds,done,planned,word,size,counts,reason,collapsed,p,holm,same_as,"
+    "high,shown,printed,interest,seeds,done,planned,word,size,reason,collapsed,p,holm,same_as,"
     "plan_word,plan_p"
 ).split(",")
 CHECKED = "claim,paper,role,says,word,computed".split(",")
@@ -235,6 +235,33 @@ def recorded():
     with path.open() as file:
         found = list(csv.DictReader(file))
     return found if found and "family" in found[0] else []
+
+
+# These pages show comparisons of other pages, so they follow all of them.
+SUMMARIES = (
+    "01_what_we_found 90_claims 93_findings nas_s70_what_matters data_t02_mini_protocol "
+    "ghostbert_01_summary efficientbert_01_summary bermo_01_summary nas_01_summary"
+)
+
+
+def digest(page):
+    """Return the digest of what the committed records say of a page.
+
+    It covers the names of its recorded runs and its comparisons. A committed page has it, so one
+    that is older than the records is known.
+    """
+    path = paths.records_root() / "runs.csv"
+    with path.open() as file:
+        names = {row["run"] for row in csv.DictReader(file) if row["page"] == page}
+    recorded_names = sorted(name for name in names if (path.parent / name).exists())
+    own = checks.claims() if page in SUMMARIES.split() else of_page(page)
+    keys = "claim cell task profile estimate low high word".split()
+    rows = [
+        [row[key] for key in keys] + [bool(row["holm"]) and float(row["holm"]) < claims.ALPHA]
+        for row in recorded()
+        if row["claim"] in own
+    ]
+    return paths.key_of(recorded_names, rows)[:12]
 
 
 def lines(by_id):
@@ -256,8 +283,8 @@ def lines(by_id):
             low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
             found.append(
                 (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
-                + (r.null, low, high, *sizes, r.printed, r.interest)
-                + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size, r.counts)
+                + (r.null, low, high, *sizes, r.ours, r.printed, r.interest)
+                + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
                 + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as)
                 + (old.get("word", ""), old.get("p", ""))
             )

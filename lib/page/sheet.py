@@ -175,7 +175,8 @@ def light(book, title, body):
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
-    made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`.".format_map(body)
+    made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`".format_map(body)
+    made += f" and records `{body['records']}`."
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])

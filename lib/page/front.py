@@ -1,0 +1,72 @@
+"""This module makes the front page of a paper: its row of README, its comparisons in one picture,
+and what each of its pages answers. It is free of torch.
+"""
+
+import re
+
+import pandas as pd
+
+from lib.page import checks, claims, notebook, verdicts
+from lib.runs import paths
+
+
+def row(paper: str, by_id: dict) -> str:
+    """Return the paper's row of README's table, in Markdown.
+
+    by_id: {id: Verdict} of the claims that README quotes.
+    """
+    lines = claims.texts(by_id)["README"].splitlines()
+    head = [line for line in lines if line.startswith("| |")] + ["|---|---|---|---|"]
+    return "\n".join(head + [line for line in lines if line.startswith(f"| **{title(paper)}")])
+
+
+def quoted() -> list[str]:
+    """Return the ids of the claims that `data/found.md` quotes."""
+    text = (paths.DATA / "found.md").read_text()
+    return list(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)))
+
+
+def title(paper: str) -> str:
+    return checks.PAPERS[paper]
+
+
+def pages(paper: str) -> pd.DataFrame:
+    """Return what each page of a paper asks and answers, a row each, by its name.
+
+    The answer is the first comparison that was measured on the page, as `verdicts.csv` has it.
+    """
+    lines = []
+    for path in notebook.find([paper]):
+        name = path.stem
+        if not name.startswith(f"{paper}_") or name.startswith(f"{paper}_01"):
+            continue
+        ids = claims.of_page(name)
+        rows = [r for r in claims.recorded() if r["claim"] in ids and r["low"] and r["family"]]
+        rows.sort(key=lambda r: checks.claims()[r["claim"]]["role"] != "central")
+        answer = f"{rows[0]['sentence']}: {rows[0]['shown']}: {rows[0]['word']}" if rows else "–"
+        lines.append(
+            {"page": notebook.title(path), "asks": asked(path), "answer": answer, "name": name}
+        )
+    return pd.DataFrame(lines).set_index("name")
+
+
+def asked(path) -> str:
+    """Return the question of a notebook: its first sentence behind "Question."."""
+    about = notebook.cells(path)["title"].partition("**Question.**")[2].strip()
+    question = re.match(r".*?\?(?= |\n|$)", about, re.S)
+    return " ".join((question[0] if question else about.split("\n\n")[0]).split())
+
+
+def links(frame: pd.DataFrame) -> str:
+    """Return a frame of `pages` as a table in Markdown, with links to the light pages."""
+    lines = ["| page | asks | first answer |", "|---|---|---|"]
+    for name, line in frame.iterrows():
+        cells = [f"[{line['page']}]({name}.page.md)", line["asks"], line["answer"]]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def answer(paper: str, by_id: dict) -> list[str]:
+    """Return how many comparisons of a paper have which word, and the first sentence of each."""
+    central = [by_id[id] for id in claims.central(paper)]
+    return [f"{verdicts.tally(central)}."] + verdicts.answers(central)[:2]
