@@ -8,6 +8,9 @@ from lib.measure import compare
 from lib.papers import nas, published
 
 
+TESTED = ("TinyBERT-4L", "TinyBERT-6L", "BERT-base")  # They are the models of Tables 6 to 8.
+
+
 def rows(profile, models, tasks, seeds, ratios):
     """Return the rows of the grid of one of Tables 6 to 9.
 
@@ -74,11 +77,21 @@ def show_tested(page, table, models, runs, searches):
     more = ", share of the FLOPs before and after the trim"
     show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas", table.split("_")[0]))
+    page.note(twins(models[0]))
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     gains(page, runs, models[0], lost, than="the network")
+
+
+def twins(model):
+    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs of one."""
+    task, *_ = nas.tasks("mini", (), own=nas.TEST)
+    own = nas.named("mini", task, model)
+    others = [m for m in TESTED if m != model and nas.named("mini", task, m) == own]
+    told = f"At mini {' and '.join(others)} have the very runs that {model} has here"
+    return [f"{told}: one encoder takes the place of all, and the runs count once."] * bool(others)
 
 
 def turned(table, rename):
