@@ -214,7 +214,11 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         },
         {"cell_type": "markdown", "metadata": {}, "source": ["## Turn the knobs"]},
     ]
-    link = {"cell_type": "markdown", "metadata": {}, "source": ["See [b](b.ipynb), not `](c.ipynb)`"]}
+    link = {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": ["See [b](b.ipynb), not `](c.ipynb)`"],
+    }
     cells.insert(1, link)
     found = verdicts.answers([Verdict("G1", "OPEN", "", kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}

@@ -140,7 +140,7 @@ def dead(path, text, kept):
 
 
 def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
-    """Pages, the notebooks' index and README: a link to what is only made leads a reader nowhere."""
+    """In pages, README and the notebooks' index: what is only made leads a reader nowhere."""
     told = subprocess.run(
         ["git", "ls-files"], cwd=paths.ROOT, capture_output=True, text=True, check=True
     )
@@ -149,5 +149,7 @@ def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
     found = {path.name: dead(path, path.read_text(), kept) for path in texts}
     assert not {name: links for name, links in found.items() if links}
     page = PAGES[0]
-    links = "[a](b.ipynb) ![c](https://d) `[e](f)` [g](../../README.md) [h](#i) [j](../mini/k.csv#l)"
+    links = (
+        "[a](b.ipynb) ![c](https://d) `[e](f)` [g](../../README.md) [h](#i) [j](../mini/k.csv#l)"
+    )
     assert dead(page, links, kept) == ["b.ipynb", "../mini/k.csv"]

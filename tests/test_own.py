@@ -454,7 +454,9 @@ def advice(whole, low, floors, gap=None):
     (cell,) = ("".join(c["source"]) for c in cells if "No advice" in "".join(c["source"]))
     rows = [("Whole", 0, 100.0, whole, whole - 5), ("Width 6/12", 6, 50.0, low + 5, low)]
     points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
-    points = points.assign(method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews")
+    points = points.assign(
+        method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
+    )
     page = SimpleNamespace(note=print)
     names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
     names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)

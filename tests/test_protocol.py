@@ -79,6 +79,8 @@ def test_trials_on_development_rows_are_those_that_are_told():
     assert taken == {f"640 rows, {grids.S.STEPS} steps"}
     text = (published.PUBLISHED / "protocol.md").read_text()
     assert len(rows) == 12 and "twelve later trials were scored on development rows" in text
-    searches = [spec for id in ("N1", "N4", "N9") for spec in ancestry([row["spec"] for row in own(id)])]
+    searches = [
+        spec for id in ("N1", "N4", "N9") for spec in ancestry([row["spec"] for row in own(id)])
+    ]
     gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
     assert gates and ("steps", 0.0) not in {(g["landing"], g.get("memory", 0.0)) for g in gates}

@@ -7,7 +7,6 @@ import numpy as np
 from lib.measure import compare
 from lib.papers import nas, published
 
-
 TESTED = ("TinyBERT-4L", "TinyBERT-6L", "BERT-base")  # They are the models of Tables 6 to 8.
 
 
@@ -56,14 +55,14 @@ def show(page, runs, searches, printed=(), caption=None):
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the row"):
+def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the model of the row"):
     """Draw how much the model `base` scores above each other model, and what is printed of it.
 
     than: the words on the axis for the other model.
     """
     from lib.page import plot  # Grids are read without it.
 
-    label = f"{base} above {than} (points)"
+    label = f"{base} minus {than} (points)"
     page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 

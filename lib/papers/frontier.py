@@ -261,9 +261,9 @@ def points(frame, profile):
     """Return one line for each model and task of a collected grid, as a DataFrame.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples, and ends at
-    100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with its interval
-    where there are three seeds. That model is the narrowest plain one of at least the FLOPs of this
-    one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
+    100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with
+    its interval where there are three seeds. That model is the narrowest plain one of at least the
+    FLOPs of this one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
     """
     import pandas as pd
 
