@@ -92,7 +92,7 @@ def test_measured_columns_stand_beside_the_printed_ones_of_their_task(page):
     titles = ["published, SST-2", "recorded, mini, SST-2 Acc", "recorded, mini, gates"]
     assert f"|  | {' | '.join(titles)} |" in page.light()
     assert "gates" in page.html() and "MNLI" not in page.html()
-    assert f"3 more columns are in {NAME}.csv" in page.html()
+    assert f"{NAME}.csv, written with the page, has 3 more columns" in page.html()
 
 
 def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
@@ -237,12 +237,20 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         },
         {"cell_type": "markdown", "metadata": {}, "source": ["## Turn the knobs"]},
     ]
+    link = {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": ["See [b](b.ipynb), not `](c.ipynb)`"],
+    }
+    cells.insert(1, link)
     found = verdicts.answers([Verdict("G1", "OPEN", "", kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     text = sheet.light({"cells": cells}, "GhostBERT: New", body)
     parts = ["# GhostBERT: New", "- G1: Ghosts on a pruned", "Why?", ">Read</", "- \\* a \\| b \\*"]
     parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]
     parts += ["## Verdicts", "**Sizes:**", "2 \\| 3<br>4", "Smaller."]
+    assert "See [b](b.page.md), not `](c.ipynb)`" in text
+    assert f"[`notebooks/{NAME}.ipynb`](../../notebooks/{NAME}.ipynb)" in text
     places = [text.index(part) for part in parts]
     assert places == sorted(places) and "Old" not in text and "knobs" not in text
 

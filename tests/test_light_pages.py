@@ -2,6 +2,7 @@
 
 import csv
 import re
+import subprocess
 from collections import defaultdict
 
 import pytest
@@ -19,6 +20,8 @@ CONTRAST = re.compile(
 )
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
 PAGES = sorted((paths.ROOT / "figures" / "mini").glob("*.page.md"))
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
 
 
 def tables(text):
@@ -127,3 +130,26 @@ def test_the_words_on_top_are_those_of_the_records(path):
     top = r"^- ([A-Z]\d+): .* (\S [a-z ]+)\.$"
     for claim, shown in re.findall(top, path.read_text(), re.M):
         assert verdicts.label(words.get(claim, "NOT_RUN")) == shown, claim
+
+
+def dead(path, text, kept):
+    """The relative links of a page that lead to none of the kept files (paths from the root)."""
+    root, links = paths.ROOT.resolve(), LINK.findall(CODE.sub("``", text))
+    places = {link: (path.parent / link).resolve() for link in links}
+    return [link for link, at in places.items() if at.relative_to(root).as_posix() not in kept]
+
+
+def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
+    """In pages, README and the notebooks' index: what is only made leads a reader nowhere."""
+    told = subprocess.run(
+        ["git", "ls-files"], cwd=paths.ROOT, capture_output=True, text=True, check=True
+    )
+    kept, texts = set(told.stdout.splitlines()), [*PAGES, paths.ROOT / "README.md"]
+    texts += [paths.NOTEBOOKS / "README.md"]
+    found = {path.name: dead(path, path.read_text(), kept) for path in texts}
+    assert not {name: links for name, links in found.items() if links}
+    page = PAGES[0]
+    links = (
+        "[a](b.ipynb) ![c](https://d) `[e](f)` [g](../../README.md) [h](#i) [j](../mini/k.csv#l)"
+    )
+    assert dead(page, links, kept) == ["b.ipynb", "../mini/k.csv"]

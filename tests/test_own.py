@@ -448,31 +448,38 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     assert all(read) and len(read) >= 4
 
 
-def advice(whole, low, floors):
+def advice(whole, low, floors, gap=None):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower end."""
     cells = json.loads((paths.NOTEBOOKS / "92_your_task.ipynb").read_text())["cells"]
     (cell,) = ("".join(c["source"]) for c in cells if "No advice" in "".join(c["source"]))
     rows = [("Whole", 0, 100.0, whole, whole - 5), ("Width 6/12", 6, 50.0, low + 5, low)]
     points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
-    points = points.assign(method=["Whole", "Width"], high=points["score"] + 5, seeds=1)
+    points = points.assign(
+        method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
+    )
     page = SimpleNamespace(note=print)
     names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
     names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
     found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
     named = SimpleNamespace(AXES=frontier.AXES, named=lambda rows: found)
     there = SimpleNamespace(there=lambda frame: frame)
-    names |= dict(frontier=named, runs=SimpleNamespace(own=0), compare=there)
+    names |= dict(frontier=named, runs=SimpleNamespace(own=0), compare=there, half=[])
+    names |= dict(gap=gap, apart="{0.mean:+.1f} points".format)
     exec(cell, names)
     return names["answer"][0]
 
 
 def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
     floors = {"majority": 50.0, "bag of words": 62.0}
-    assert advice(80, 70, floors).startswith("Take Width 6/12, 75.0 points [70.0, 80.0]")
+    told = advice(80, 70, floors)
+    assert told.startswith("On reviews: take Width 6/12, 75.0 points [70.0, 80.0]")
+    assert "distilled alike, has no run here, so what the cut costs is not known" in told
+    told = advice(80, 70, floors, SimpleNamespace(mean=-0.9))
+    assert "To the whole model distilled alike: -0.9 points." in told
     assert "bag of words 62.0" in advice(80, 70, floors)
     assert advice(61, 70, floors).startswith("No advice: the whole model has 61.0 points")
     assert "is not proven to be above" in advice(80, 61.9, floors)
-    assert advice(61, 55, {}).startswith("Take")
+    assert advice(61, 55, {}).startswith("On reviews: take")
 
 
 def test_a_method_is_recommended_within_a_share_of_the_whole_cost():

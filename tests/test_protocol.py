@@ -4,6 +4,7 @@ from lib.measure import claims, compare
 from lib.page import checks
 from lib.page import claims as source
 from lib.papers import frontier, grids, nas, published
+from lib.runs.spec import ancestry
 
 TRIALS = checks.lines("trials")
 
@@ -67,3 +68,19 @@ def test_the_second_task_is_the_one_that_the_rule_takes():
         assert (
             (share >= 0.6) == (row["passes"] == "yes") == (row["task"] == frontier.TASKS["mini"][1])
         )
+
+
+def test_trials_on_development_rows_are_those_that_are_told():
+    """No claim rests on them: they set STEPS, and try a landing that no recorded search has."""
+    dev = {"SST-2": "872", "STS-B": "1500"}
+    rows = [row for row in TRIALS if row["rows"] == dev.get(row["task"])]
+    assert {row["question"] for row in rows} == {"steps of few rows", "N4"}
+    taken = {row["setting"] for row in rows if row["passes"] == "yes" and row["question"] != "N4"}
+    assert taken == {f"640 rows, {grids.S.STEPS} steps"}
+    text = (published.PUBLISHED / "protocol.md").read_text()
+    assert len(rows) == 12 and "twelve later trials were scored on development rows" in text
+    searches = [
+        spec for id in ("N1", "N4", "N9") for spec in ancestry([row["spec"] for row in own(id)])
+    ]
+    gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
+    assert gates and ("steps", 0.0) not in {(g["landing"], g.get("memory", 0.0)) for g in gates}

@@ -157,7 +157,10 @@ class Page:
         stem, (shown, turned) = self._stem(name), seen(text)
         self._write(f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv())
         if more := len(frame.columns) - len(shown.columns):
-            caption = f"{caption.removesuffix('.')}. {more} more columns are in {stem}.csv"
+            several = f"{more} more columns" if more > 1 else "one more column"
+            caption = (
+                f"{caption.removesuffix('.')}. {stem}.csv, written with the page, has {several}"
+            )
         html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
         light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
         put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
@@ -237,7 +240,7 @@ class Page:
             "parameters": self.values,
             "answer": list(answer) or answers(verdicts),
             "counts": tally(verdicts),
-            "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none wanted",
+            "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none needed",
             "runs": self.used,
             "records": source.digest(self.id) if at in source.SCALES else "",
             "verdicts": list(map(plain, verdicts)),

@@ -21,8 +21,15 @@ def readable(markdown):
 
     Raises ValueError where matplotlib cannot set an equation.
     """
+    parts = CODE.split(linked(markdown, "html"))
+    parts[::2] = [EQUATION.sub(drawn, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def linked(markdown, kind):
+    """Return a text whose links to notebooks lead to their pages; kind: "html" or "page.md"."""
     parts = CODE.split(markdown)
-    parts[::2] = [NOTEBOOK.sub(r"](\1.html)", EQUATION.sub(drawn, part)) for part in parts[::2]]
+    parts[::2] = [NOTEBOOK.sub(rf"](\1.{kind})", part) for part in parts[::2]]
     return "".join(parts)
 
 

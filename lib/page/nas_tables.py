@@ -7,6 +7,8 @@ import numpy as np
 from lib.measure import compare
 from lib.papers import nas, published
 
+TESTED = ("TinyBERT-4L", "TinyBERT-6L", "BERT-base")  # They are the models of Tables 6 to 8.
+
 
 def rows(profile, models, tasks, seeds, ratios):
     """Return the rows of the grid of one of Tables 6 to 9.
@@ -53,14 +55,14 @@ def show(page, runs, searches, printed=(), caption=None):
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the row"):
+def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the model of the row"):
     """Draw how much the model `base` scores above each other model, and what is printed of it.
 
     than: the words on the axis for the other model.
     """
     from lib.page import plot  # Grids are read without it.
 
-    label = f"{base} above {than} (points)"
+    label = f"{base} minus {than} (points)"
     page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 
@@ -74,11 +76,21 @@ def show_tested(page, table, models, runs, searches):
     more = ", share of the FLOPs before and after the trim"
     show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas", table.split("_")[0]))
+    page.note(twins(models[0]))
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     gains(page, runs, models[0], lost, than="the network")
+
+
+def twins(model):
+    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs of one."""
+    task, *_ = nas.tasks("mini", (), own=nas.TEST)
+    own = nas.named("mini", task, model)
+    others = [m for m in TESTED if m != model and nas.named("mini", task, m) == own]
+    told = f"At mini {' and '.join(others)} have the very runs that {model} has here"
+    return [f"{told}: one encoder takes the place of all, and the runs count once."] * bool(others)
 
 
 def turned(table, rename):

@@ -274,7 +274,8 @@ def described(figure):
     cannot see it.
     """
     words = [figure.get_suptitle()]
-    for axis in (axis for axis in figure.axes if axis.axison):
-        words += [axis.get_title(), f"{axis.get_ylabel()} against {axis.get_xlabel()}"]
+    for axis in figure.axes:
+        words.append(axis.get_title() or axis.get_title("left"))
+        words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}"] * axis.axison
     words = [word for word in dict.fromkeys(words) if word and word == word.strip(" ")]
     return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}

@@ -175,12 +175,14 @@ def light(book, title, body):
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
-    made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`".format_map(body)
-    made += f" and records `{body['records']}`."
+    made = "Profile {profile}. Runs: {counted}. ".format_map(body)
+    made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(body)
+    made += f"records `{body['records']}`."
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
+            source = equation.linked(source, "page.md")  # A light page lies beside others.
             parts.append(source.partition("\n")[2].strip() if "title" in tags else source)
         for output in cell.get("outputs", ()):
             parts.append("".join(output.get("data", {}).get("text/markdown", "")).strip())

@@ -260,10 +260,10 @@ def named(frame):
 def points(frame, profile):
     """Return one line for each model and task of a collected grid, as a DataFrame.
 
-    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples; with one
-    seed it covers examples alone. `gap` is the difference to the model `beside`, with its interval
-    where there are three seeds. That model is the narrowest plain one of at least the FLOPs of this
-    one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
+    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples, and ends at
+    100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with
+    its interval where there are three seeds. That model is the narrowest plain one of at least the
+    FLOPs of this one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
     """
     import pandas as pd
 
@@ -280,7 +280,7 @@ def points(frame, profile):
             score = stats.paired_difference([*pairs])
             line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
-            line |= {"low": 100 + score.low, "high": 100 + score.high}
+            line |= {"low": 100 + score.low, "high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(S.AXES, np.mean([*each], 0), strict=True)))
         for line in lines[start:]:
             line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
@@ -338,11 +338,11 @@ def against_labels(column, run, seed):
 def front(table, axis):
     """Return the models of a table of `points` that no model of at most their cost beats.
 
-    The cheapest stands first.
+    Costs within EVEN count as equal. The cheapest model stands first.
     """
-    ordered = table.sort_values([axis, "score"], ascending=[True, False])
-    best = ordered["score"].cummax().shift(fill_value=-np.inf)
-    return list(ordered["model"][ordered["score"] > best])
+    ordered = table.sort_values([axis, "score"], ascending=[True, False], ignore_index=True)
+    best = [ordered.loc[ordered[axis] <= S.EVEN * c, "score"].idxmax() for c in ordered[axis]]
+    return list(ordered["model"][best == ordered.index])
 
 
 def whole_cost(table, axis):
