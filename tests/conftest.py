@@ -1,4 +1,4 @@
-"""What tests share: tiny random models of the three families and batches for them, made from
+"""What tests share: tiny random models of the four families and batches for them, made from
 configurations alone; Specs where no data are; stores of a module's own; made-up runs.
 """
 
@@ -46,9 +46,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else ""))
 
 
-FAMILIES = ("bert", "roberta", "electra")
+FAMILIES = ("bert", "roberta", "electra", "mpnet")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
-PAD = {"bert": 0, "roberta": 1, "electra": 0}
+PAD = {"bert": 0, "roberta": 1, "electra": 0, "mpnet": 1}
 WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 
@@ -111,6 +111,7 @@ NETWORKS = {
     "bert": transformers.BertForPreTraining,
     "roberta": transformers.RobertaForMaskedLM,
     "electra": transformers.ElectraForPreTraining,
+    "mpnet": transformers.MPNetForMaskedLM,
 }
 
 
@@ -148,7 +149,7 @@ def family(request):
 
 def classes(family):
     """(configuration, classifier, masked-LM model) of a family."""
-    name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}[family]
+    name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "mpnet": "MPNet"}[family]
     return tuple(
         getattr(transformers, name + end)
         for end in ("Config", "ForSequenceClassification", "ForMaskedLM")
@@ -166,6 +167,7 @@ def configuration(family, heads, labels):
             "eos_token_id": 3,
         },
         "electra": {"max_position_embeddings": POSITIONS, "embedding_size": 24},
+        "mpnet": {"max_position_embeddings": POSITIONS + 2},
     }[family]
     return classes(family)[0](
         vocab_size=VOCAB,
@@ -213,8 +215,8 @@ def shape():
             heads,
             FFN,
             VOCAB,
-            POSITIONS + 2 * (family == "roberta"),
-            1 if family == "roberta" else 2,
+            POSITIONS + 2 * (family in ("roberta", "mpnet")),
+            {"roberta": 1, "mpnet": 0}.get(family, 2),
             24 if family == "electra" else HIDDEN,
         )
 

@@ -1,4 +1,4 @@
-"""This module opens and saves models: BERT, RoBERTa and ELECTRA through transformers.
+"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through transformers.
 
 A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.model.modeling`. Runs
 and exports keep it in one format; an export carries the sources as well.
@@ -14,6 +14,7 @@ import transformers
 from safetensors import safe_open
 
 from . import modeling
+from .mpnet import arrange, named
 from .parts import set_dropout, surgery
 from .surgery import operate
 
@@ -70,7 +71,7 @@ def save(model, tokenizer, folder):
     """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
         return
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=None if surgery(model) else named(model))
     tokenizer.save_pretrained(folder)
     if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
@@ -131,7 +132,7 @@ def fitting(cls, folder, new_head=False, **more):
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
-    return model.eval()
+    return arrange(model).eval()
 
 
 def odd(folder):
@@ -146,7 +147,7 @@ def odd(folder):
 
 def build(cls, config, surgery=()):
     """Return a model with random weights, after the operations of `surgery`."""
-    model = cls(config)
+    model = arrange(cls(config))
     for op in surgery:
         operate(model, op)
     return model
