@@ -19,6 +19,7 @@ import tokenizers
 import torch
 import transformers
 from safetensors.numpy import load_file
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from lib import data
 from lib.data import own, texts, toy
@@ -201,6 +202,15 @@ def tiny():
         return model.eval()
 
     return make
+
+
+def position_bias(model, x):
+    """What transformers adds to the scores of an MPNet for states x [B, T, H]: [B, A, T, T]; zeros
+    for another family."""
+    encoder = model.base_model.encoder
+    if hasattr(encoder, "relative_attention_bias"):
+        return MPNetEncoder.compute_position_bias(encoder, x)
+    return x.new_zeros(1, model.config.num_attention_heads, 1, 1)
 
 
 @pytest.fixture(scope="session")
