@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from lib import data
-from lib.data import own, texts, toy
+from lib.data import grammar, own, texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
@@ -108,6 +108,13 @@ def byte_level(folder, sentences):
     return transformers.RobertaTokenizer.from_pretrained(str(folder))
 
 
+def word_level():
+    """A tokenizer as MPNet's, with one token for each word form of the grammar."""
+    special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+    names = special + [name for name in grammar.vocabulary() if name[0] != "["]
+    return transformers.MPNetTokenizer(vocab={name: i for i, name in enumerate(names)})
+
+
 NETWORKS = {
     "bert": transformers.BertForPreTraining,
     "roberta": transformers.RobertaForMaskedLM,
@@ -119,8 +126,9 @@ NETWORKS = {
 def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=130):
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables are half as
     wide."""
-    tokenizer = byte_level(folder, sentences) if family == "roberta" else words(folder)
-    tables = len(tokenizer), positions, 1 if family == "roberta" else 2
+    made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
+    tokenizer = made.get(family, lambda: words(folder))()
+    tables = len(tokenizer), positions, {"roberta": 1, "mpnet": 0}.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
     if family == "roberta":

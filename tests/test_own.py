@@ -291,7 +291,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
         ("", "Expecting value"),
         (json.dumps(sound)[:90], "config.json: .*; expected JSON"),
         (b"\xff\xfe", "expected UTF-8 text"),
-        ([], "a model of type None; expected bert or roberta or electra"),
+        ([], "a model of type None; expected bert or roberta or electra or mpnet"),
         (sound | {"model_type": "gpt2"}, "a model of type 'gpt2'; expected bert or"),
         (sound | {"hidden_size": None}, "hidden_size None; expected a whole number from 1"),
         (sound | {"num_hidden_layers": "2"}, "num_hidden_layers '2'; expected a whole"),
