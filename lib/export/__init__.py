@@ -69,7 +69,8 @@ def check(model, folder, onnx):
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
         if cls not in ONNX or {"mix", "int8"} & {*ops} or fixed(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
-            raise ValueError(f"{changed}, or take a BERT or MPNet classifier without mix, int8, one length")
+            other = "take a classifier of a BERT or MPNet without mix, int8, one length"
+            raise ValueError(f"{changed}, or {other}")
         import onnxruntime  # noqa: F401
 
 

@@ -184,15 +184,7 @@ class Completed(Ghosted):
 
 
 def attend(
-    module,
-    query,
-    key,
-    value,
-    attention_mask,
-    scaling=None,
-    dropout=0.0,
-    position_bias=None,
-    **_,
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
 ):
     """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
 

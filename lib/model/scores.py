@@ -1,8 +1,8 @@
 """This module has eager attention in one place, and gives access to its raw scores.
 
-A raw score is query times key over the root of the head size, in an MPNet with its bias, before
-mask and softmax. The framework gives only probabilities after dropout. Here `raw` computes all scores: every attention
-that `register` makes known calls it, and `watch` reads along.
+A raw score is query times key over the root of the head size, before mask and softmax; in an MPNet
+its bias is added. The framework gives only probabilities after dropout. Here `raw` computes all
+scores: every attention that `register` makes known calls it, and `watch` reads along.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -53,15 +53,7 @@ def maps(scores, drop):
 
 
 def attend(
-    module,
-    query,
-    key,
-    value,
-    attention_mask,
-    scaling=None,
-    dropout=0.0,
-    position_bias=None,
-    **_,
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
 ):
     """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers wants them.
 
