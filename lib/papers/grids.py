@@ -246,9 +246,7 @@ def folder(path):
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
-            form = (
-                "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
-            )
+            form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
             raise FileNotFoundError(
                 f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
             )
