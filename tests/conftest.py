@@ -1,4 +1,4 @@
-"""What tests share: tiny random models of the three families and batches for them, made from
+"""What tests share: tiny random models of the four families and batches for them, made from
 configurations alone; Specs where no data are; stores of a module's own; made-up runs.
 """
 
@@ -19,9 +19,10 @@ import tokenizers
 import torch
 import transformers
 from safetensors.numpy import load_file
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from lib import data
-from lib.data import own, texts, toy
+from lib.data import grammar, own, texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
@@ -46,9 +47,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else ""))
 
 
-FAMILIES = ("bert", "roberta", "electra")
+FAMILIES = ("bert", "roberta", "electra", "mpnet")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
-PAD = {"bert": 0, "roberta": 1, "electra": 0}
+PAD = {"bert": 0, "roberta": 1, "electra": 0, "mpnet": 1}
 WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 
@@ -107,18 +108,27 @@ def byte_level(folder, sentences):
     return transformers.RobertaTokenizer.from_pretrained(str(folder))
 
 
+def word_level():
+    """A tokenizer as MPNet's, with one token for each word form of the grammar."""
+    special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+    names = special + [name for name in grammar.vocabulary() if name[0] != "["]
+    return transformers.MPNetTokenizer(vocab={name: i for i, name in enumerate(names)})
+
+
 NETWORKS = {
     "bert": transformers.BertForPreTraining,
     "roberta": transformers.RobertaForMaskedLM,
     "electra": transformers.ElectraForPreTraining,
+    "mpnet": transformers.MPNetForMaskedLM,
 }
 
 
 def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=130):
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables are half as
     wide."""
-    tokenizer = byte_level(folder, sentences) if family == "roberta" else words(folder)
-    tables = len(tokenizer), positions, 1 if family == "roberta" else 2
+    made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
+    tokenizer = made.get(family, lambda: words(folder))()
+    tables = len(tokenizer), positions, {"roberta": 1, "mpnet": 0}.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
     if family == "roberta":
@@ -148,7 +158,7 @@ def family(request):
 
 def classes(family):
     """(configuration, classifier, masked-LM model) of a family."""
-    name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}[family]
+    name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "mpnet": "MPNet"}[family]
     return tuple(
         getattr(transformers, name + end)
         for end in ("Config", "ForSequenceClassification", "ForMaskedLM")
@@ -166,6 +176,7 @@ def configuration(family, heads, labels):
             "eos_token_id": 3,
         },
         "electra": {"max_position_embeddings": POSITIONS, "embedding_size": 24},
+        "mpnet": {"max_position_embeddings": POSITIONS + 2},
     }[family]
     return classes(family)[0](
         vocab_size=VOCAB,
@@ -201,6 +212,15 @@ def tiny():
     return make
 
 
+def position_bias(model, x):
+    """What transformers adds to the scores of an MPNet for states x [B, T, H]: [B, A, T, T]; zeros
+    for another family."""
+    encoder = model.base_model.encoder
+    if hasattr(encoder, "relative_attention_bias"):
+        return MPNetEncoder.compute_position_bias(encoder, x)
+    return x.new_zeros(1, model.config.num_attention_heads, 1, 1)
+
+
 @pytest.fixture(scope="session")
 def shape():
     """f(family, heads=12): the same model as the cost formulas see it."""
@@ -213,8 +233,8 @@ def shape():
             heads,
             FFN,
             VOCAB,
-            POSITIONS + 2 * (family == "roberta"),
-            1 if family == "roberta" else 2,
+            POSITIONS + 2 * (family in ("roberta", "mpnet")),
+            {"roberta": 1, "mpnet": 0}.get(family, 2),
             24 if family == "electra" else HIDDEN,
         )
 

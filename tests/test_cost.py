@@ -18,6 +18,7 @@ from lib.measure.cost import (
     parameters,
     shown,
 )
+from lib.model.mpnet import arrange
 from lib.papers import published
 from lib.papers.published import table
 from lib.train.options import Ghost
@@ -165,7 +166,9 @@ def cut(model, shape, heads):
     heads.
     """
     keep, neurons = heads * shape.hidden // shape.heads, heads * shape.ffn // shape.heads
-    for layer in getattr(model, shape.family).encoder.layer:
+    for layer in arrange(model).base_model.encoder.layer:
+        if shape.family == "mpnet":
+            layer.attention.self.columns = torch.arange(heads)
         for name in ("query", "key", "value"):
             setattr(layer.attention.self, name, nn.Linear(shape.hidden, keep))
         layer.attention.output.dense = nn.Linear(keep, shape.hidden)
@@ -185,6 +188,7 @@ def count(model):
         ("roberta-base", 124_647_170),
         ("electra-small", 13_549_314),
         ("all-MiniLM-L6-v2", 22_713_986),
+        ("all-mpnet-base-v2", 109_488_002),
         ("tinybert-6", None),
         ("tinybert-4", None),
     ],
@@ -203,6 +207,7 @@ SMALL = {
     "bert": Shape("bert", 2, 48, 4, 96, 100, 64, 2, 48),
     "roberta": Shape("roberta", 2, 48, 4, 96, 100, 66, 1, 48),
     "electra": Shape("electra", 2, 48, 4, 96, 100, 64, 2, 24),
+    "mpnet": Shape("mpnet", 2, 48, 4, 96, 100, 66, 0, 48),
 }
 
 

@@ -33,7 +33,8 @@ def ghost(**more):
     return GHOST | more
 
 
-PLAIN = {"whole": ("bert", [])}  # a model without an operation
+MAPS = ghost(kind="conv2d", positions=["qk"], **SURE)
+PLAIN = {"whole": ("bert", []), "whole MPNet": ("mpnet", [])}  # models without an operation
 OWN = {
     "int8": ("bert", [{"op": "int8"}]),
     "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
@@ -49,13 +50,13 @@ OWN = {
     "ghosts of a searched model": ("bert", [KEPT, ghost(positions=["ffn1", "o"], relu=True)]),
     "more ghosts": ("roberta", [CUT, ghost(features=2, **SURE)]),
     "ghosts of contexts": ("bert", [CUT | {"whole": ["o"]}, ghost(positions=["v"], **SURE)]),
-    "ghosts of maps": (
-        "bert",
-        [CUT | {"whole": ["v", "o"]}, ghost(kind="conv2d", positions=["qk"], **SURE)],
-    ),
+    "ghosts of maps": ("bert", [CUT | {"whole": ["v", "o"]}, MAPS]),
     "full convolutions": ("bert", [CUT, ghost(kind="conv1d_s", softmax=True)]),
     "convolutions of features": ("bert", [CUT, ghost(kind="conv1d_f", tokens=12)]),
     "square convolutions": ("bert", [CUT, ghost(kind="conv2d", **SURE)]),
+    "cut MPNet": ("mpnet", [CUT]),
+    "searched MPNet": ("mpnet", [KEPT, {"op": "gates", "regions": ["heads"]}]),
+    "ghosts of MPNet's maps": ("mpnet", [CUT | {"whole": ["v", "o"]}, MAPS]),
     "mix of ELECTRA": ("electra", [{"op": "mix", "norm": "layers", "init": "zeros"}]),
 } | {
     f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
@@ -115,13 +116,14 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     assert told["remote"] and max(told["forms"].values()) < 1e-5
 
 
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize(
     "name", ["whole", "searched", "ghosts", "more ghosts", "ghosts of maps", "gates"]
 )
-def test_onnx_gives_the_same(saved, tmp_path, name):
+def test_onnx_gives_the_same(saved, tmp_path, name, family):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
-    told = export.export(saved("bert", ops), tmp_path / "out", onnx=True)
+    told = export.export(saved(family, ops), tmp_path / "out", onnx=True)
     assert told["forms"]["ONNX"] < 1e-5
 
 
@@ -131,6 +133,7 @@ FIVE = {  # an export of each kind, and whether onnxruntime opens it too
     "EfficientBERT": (lambda make: make.keep(stacked("truncate")), True),
     "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
     "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
+    "MPNet": (lambda make: make(*OWN["ghosts of MPNet's maps"]), True),
 }
 ELSEWHERE = """
 import json, sys
@@ -146,8 +149,10 @@ def opened(folder, onnx):
     if onnx:
         import onnxruntime
         names = {name: batch[name].numpy() for name in ("input_ids", "attention_mask")}
+        session = onnxruntime.InferenceSession(f"{folder}/model.onnx")
         names["token_type_ids"] = numpy.zeros_like(names["input_ids"])
-        found["onnx"] = onnxruntime.InferenceSession(f"{folder}/model.onnx").run(None, names)[0]
+        told = {each.name: names[each.name] for each in session.get_inputs()}
+        found["onnx"] = session.run(None, told)[0]
     pipe = transformers.pipeline("text-classification", folder, **more)
     told = {name: value.tolist() for name, value in found.items()}
     return told | {"pipe": pipe(["word1 word2 word7", "word3"])}

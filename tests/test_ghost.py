@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from conftest import position_bias
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -341,7 +342,8 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
             for n in ("query", "key", "value")
         )
         absent = mask[:, None, None, :] == 0
-        maps = (q @ k.transpose(2, 3) / 2).masked_fill(absent, float("-inf")).softmax(-1)
+        maps = q @ k.transpose(2, 3) / 2 + position_bias(whole, seen["x"])[:, order]
+        maps = maps.masked_fill(absent, float("-inf")).softmax(-1)
         if position == "qk":
             area = rows * rows.transpose(2, 3) if masked else rows
             maps = torch.cat((maps[:, :3], slow(kind, maps[:, :3] * area, kernel).relu() * area), 1)

@@ -280,6 +280,10 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     assert grids.backbone(mine) == grids.started(mine, "bert-base-uncased")
     electra = grids.Own("toy", model=encoder(4, "Electra", embedding_size=16))
     assert (grids.shape(electra).embedding, grids.families(electra)) == (16, ("electra",))
+    mpnet = grids.Own("toy", model=encoder(4, "MPNet"))
+    assert (grids.shape(mpnet).types, grids.families(mpnet)) == (0, ("mpnet",))
+    with pytest.raises(ValueError, match="embeddings 129; expected a whole number from 130"):
+        grids.Own("toy", model=encoder(4, "MPNet", max_position_embeddings=129))
 
 
 def test_what_is_no_encoder_is_refused(tmp_path, encoder):
@@ -291,7 +295,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
         ("", "Expecting value"),
         (json.dumps(sound)[:90], "config.json: .*; expected JSON"),
         (b"\xff\xfe", "expected UTF-8 text"),
-        ([], "a model of type None; expected bert or roberta or electra"),
+        ([], "a model of type None; expected bert or roberta or electra or mpnet"),
         (sound | {"model_type": "gpt2"}, "a model of type 'gpt2'; expected bert or"),
         (sound | {"hidden_size": None}, "hidden_size None; expected a whole number from 1"),
         (sound | {"num_hidden_layers": "2"}, "num_hidden_layers '2'; expected a whole"),

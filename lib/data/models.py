@@ -23,9 +23,11 @@ def fetch(name):
     """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the hub.
     Returns its folder.
 
-    Raises OSError in one line where the hub cannot be reached. Raises ValueError for an unknown
-    name, where the weights are not the official ones, or where a pickle holds anything but tensors.
+    Where a checkpoint has a name here (HUB), its name at the hub stands for that one. Raises
+    OSError in one line where the hub cannot be reached. Raises ValueError for an unknown name,
+    where the weights are not the official ones, or where a pickle holds anything but tensors.
     """
+    name = {theirs: mine for mine, theirs in HUB.items()}.get(name, name)
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target

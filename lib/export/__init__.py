@@ -23,7 +23,8 @@ from lib.model.surgery import OPERATIONS, function
 
 # Outputs in float32 may differ by at most CLOSE.
 CLOSE = 1e-4
-INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # An MPNet takes the first two.
+ONNX = ("BertForSequenceClassification", "MPNetForSequenceClassification")
 
 
 def export(source, folder, labels=None, onnx=False):
@@ -66,9 +67,10 @@ def check(model, folder, onnx):
         raise ValueError(f"{folder} is not empty: name a new folder with --to, or delete it")
     if onnx:
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
-        if cls != "BertForSequenceClassification" or {"mix", "int8"} & {*ops} or fixed(model):
+        if cls not in ONNX or {"mix", "int8"} & {*ops} or fixed(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
-            raise ValueError(f"{changed}, or take a BERT classifier without mix, int8, one length")
+            other = "take a classifier of a BERT or MPNet without mix, int8, one length"
+            raise ValueError(f"{changed}, or {other}")
         import onnxruntime  # noqa: F401
 
 
@@ -126,8 +128,8 @@ def in_onnx(model, batch, path):
     import onnxruntime
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # PyTorch warns without torchvision.
-    free = dict.fromkeys(INPUTS, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
-    told = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_shapes": free}
+    free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
+    told = {"input_names": [*batch], "output_names": ["logits"], "dynamic_shapes": free}
     torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
     session = onnxruntime.InferenceSession(path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
@@ -150,5 +152,6 @@ def batches(model, rows=4):
         ends[0] = tokens
         mask = (torch.arange(tokens) < ends).long()
         ids = torch.where(mask.bool(), ids, config.pad_token_id)
-        types = (torch.arange(tokens) >= ends // 2) * mask * (config.type_vocab_size > 1)
-        yield dict(zip(INPUTS, (ids, mask, types), strict=True))
+        kinds = getattr(config, "type_vocab_size", 0)
+        types = (torch.arange(tokens) >= ends // 2) * mask * (kinds > 1)
+        yield dict(zip(INPUTS, (ids, mask, types)[: 2 + (kinds > 0)], strict=False))

@@ -21,13 +21,13 @@ class Shape:
     Raises ValueError where A does not divide H.
     """
 
-    family: str  # It is "bert", "roberta" or "electra".
+    family: str  # It is "bert", "roberta", "electra" or "mpnet".
     layers: int
     hidden: int
     heads: int
     ffn: int
-    # The tables of tokens, positions and token types have so many rows. RoBERTa's table of
-    # positions has two more than its longest input.
+    # The tables of tokens, positions and token types have so many rows. RoBERTa's and MPNet's table
+    # of positions has two more than its longest input, and MPNet has no token types.
     vocab: int
     positions: int
     types: int
@@ -40,6 +40,7 @@ class Shape:
             raise ValueError(f"Shape.hidden is {self.hidden}, {why}")
 
 
+BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
 # These are transformers' names of the fields of a Shape, but for the last one: only ELECTRA has it.
 CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
@@ -52,12 +53,15 @@ def configuration(shape, **more):
     if shape.family == "electra":
         more["embedding_size"] = shape.embedding
     family, *sizes, _ = astuple(shape)
-    return AutoConfig.for_model(family, **more | dict(zip(CONFIG[1:], sizes, strict=True)))
+    more |= dict(zip(CONFIG[1:], sizes, strict=True))
+    if family == "mpnet":
+        del more["type_vocab_size"]
+    return AutoConfig.for_model(family, **more)
 
 
 def configured(config):
     """Return the Shape of an encoder from its transformers configuration, a dict."""
-    fields = (config[name] for name in CONFIG)
+    fields = (config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG)
     return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
 
 
@@ -159,17 +163,19 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
     """Return the number of parameters of a classifier, its ghosts included.
 
     Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output. The dense
-    layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler. `tokens`
-    matters to "conv1d_f" alone. Raises ValueError as `Ghost.fits` and `kept_heads` do.
+    layer is BERT's pooler, or that of the other families' head, which have no pooler. MPNet's bias
+    of the scores is one table for all layers, and stays whole in a cut. `tokens` matters to
+    "conv1d_f" alone. Raises ValueError as `Ghost.fits` and `kept_heads` do.
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
     embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
     projection = e * h + h if e != h else 0
+    bias = BUCKETS * shape.heads if shape.family == "mpnet" else 0
     layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
     head = h * h + h + h * labels + labels
     ghosts = ghost_parameters(shape, ghost, heads, tokens)
-    return embeddings + projection + shape.layers * layer + head + ghosts
+    return embeddings + projection + bias + shape.layers * layer + head + ghosts
 
 
 def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2):

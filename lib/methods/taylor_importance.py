@@ -34,15 +34,18 @@ def scores(model):
     """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a mean of 1 in
     each layer.
 
-    model: a BERT, RoBERTa or ELECTRA whose parameters have the gradient of the loss in `grad`.
-    Raises AttributeError where a gradient is missing.
+    model: a BERT, RoBERTa, ELECTRA or MPNet whose parameters have the gradient of the loss in
+    `grad`. Raises AttributeError where a gradient is missing.
     """
     import torch
     import torch_pruning
 
     # Any ids give the same graph.
     example = {"input_ids": torch.full((1, 4), 5, device=model.device)}
+    bias = getattr(model.base_model.encoder, "relative_attention_bias", torch.nn.Module())
+    bias.requires_grad_(False)  # The bias that an MPNet's layers share would tie their heads.
     graph = torch_pruning.DependencyGraph().build_dependency(model, example_inputs=example)
+    bias.requires_grad_(True)
     importance, heads, neurons = torch_pruning.importance.TaylorImportance(), [], []
     for layer in model.base_model.encoder.layer:
         attention, dense = layer.attention.self, layer.intermediate.dense

@@ -1,4 +1,4 @@
-"""This module opens and saves models: BERT, RoBERTa and ELECTRA through transformers.
+"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through transformers.
 
 A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.model.modeling`. Runs
 and exports keep it in one format; an export carries the sources as well.
@@ -14,6 +14,7 @@ import transformers
 from safetensors import safe_open
 
 from . import modeling
+from .mpnet import arrange, named
 from .parts import set_dropout, surgery
 from .surgery import operate
 
@@ -70,7 +71,7 @@ def save(model, tokenizer, folder):
     """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
         return
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=None if surgery(model) else named(model))
     tokenizer.save_pretrained(folder)
     if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
@@ -84,11 +85,17 @@ def save(model, tokenizer, folder):
 def load(folder):
     """Return (model, tokenizer) of a folder, the model being of the class that was saved.
 
-    It is in float32 and in eval mode. No random number is drawn. Raises ValueError where weights
-    and configuration disagree, naming the first tensors and the folder.
+    It is in float32 and in eval mode. No random number is drawn. Where the weights are those of an
+    encoder alone, the model is that, whatever head the configuration names (all-mpnet-base-v2 names
+    one of a masked LM). Raises ValueError where weights and configuration disagree, naming the
+    first tensors and the folder.
     """
     name = (architecture(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if operated(folder) else transformers, name)
+    if "For" in name:
+        with opening("weights", folder):
+            inside = any(n.startswith(f"{cls.base_model_prefix}.") for n, _ in types(folder))
+        cls = cls if inside else transformers.AutoModel
     return fitting(cls, folder), words(folder)
 
 
@@ -127,26 +134,25 @@ def fitting(cls, folder, new_head=False, **more):
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
     if not surgery(model):  # An operation may store integers.
-        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd(folder)]
+        odd = [(n, kind) for n, kind in types(folder) if kind not in FLOATS and n[-4:] != "_ids"]
+        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
-    return model.eval()
+    return arrange(model).eval()
 
 
-def odd(folder):
-    """Yield (name, type) of each weight of a folder that is no floating-point number, but ids."""
+def types(folder):
+    """Yield (name, type) of each weight of a folder."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():
-                kind = file.get_slice(name).get_dtype()
-                if kind not in FLOATS and not name.endswith("_ids"):
-                    yield name, kind
+                yield name, file.get_slice(name).get_dtype()
 
 
 def build(cls, config, surgery=()):
     """Return a model with random weights, after the operations of `surgery`."""
-    model = cls(config)
+    model = arrange(cls(config))
     for op in surgery:
         operate(model, op)
     return model

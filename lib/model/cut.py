@@ -74,6 +74,9 @@ def narrow(layer, heads, neurons, every=(), whole=()):
     ):
         layer.set_submodule(path, sliced(layer.get_submodule(path), kept, columns))
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
+    if hasattr(attention, "columns"):  # Of the bias of an MPNet (mpnet.py).
+        device, before = attention.query.weight.device, attention.columns
+        attention.columns = heads.to(device) if before is None else before[heads.to(device)]
 
 
 def keep(model, **wanted):

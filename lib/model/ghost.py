@@ -183,14 +183,17 @@ class Completed(Ghosted):
         return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
 
 
-def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+def attend(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
+):
     """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
 
     query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask: a tensor that is added to the
     scores, or None. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
     that of transformers' attention interface.
     """
-    maps = module.ghost(raw(module, query, key, attention_mask, scaling).softmax(-1))
+    scores = raw(module, query, key, attention_mask, scaling, position_bias)
+    maps = module.ghost(scores.softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
@@ -308,4 +311,4 @@ def attend_with_ghosts(model):
     for part in model.modules():
         if getattr(part, "config", None) is shared:
             part.config = own
-    model.set_attn_implementation(ATTENTION)
+    own._attn_implementation = ATTENTION

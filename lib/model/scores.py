@@ -1,8 +1,8 @@
 """This module has eager attention in one place, and gives access to its raw scores.
 
-A raw score is query times key over the root of the head size, before mask and softmax. The
-framework gives only probabilities after dropout. Here `raw` computes all scores: every attention
-that `register` makes known calls it, and `watch` reads along.
+A raw score is query times key over the root of the head size, before mask and softmax; in an MPNet
+its bias is added. The framework gives only probabilities after dropout. Here `raw` computes all
+scores: every attention that `register` makes known calls it, and `watch` reads along.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -27,12 +27,15 @@ def register(name, attention):
     OURS.add(name)
 
 
-def raw(module, query, key, attention_mask, scaling=None):
+def raw(module, query, key, attention_mask, scaling=None, position_bias=None):
     """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the softmax.
 
-    The scores without the mask go to the list of `watch`.
+    position_bias: [1, A, T, T], which is added to the scores (lib.model.mpnet), or None. The scores
+    without the mask go to the list of `watch`.
     """
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    if position_bias is not None:
+        scores = scores + position_bias.to(scores.dtype)
     if module in _watched:
         _watched[module].append(scores)
     return scores if attention_mask is None else scores + attention_mask
@@ -49,13 +52,15 @@ def maps(scores, drop):
     return drop(scores.permute(3, 0, 1, 2).contiguous().softmax(0)).permute(1, 2, 3, 0)
 
 
-def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+def attend(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
+):
     """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers wants them.
 
     Dropout goes through the module's own layer, of the same rate, because `lib.train.lean` may have
     put another kind of layer there.
     """
-    scores = raw(module, query, key, attention_mask, scaling)
+    scores = raw(module, query, key, attention_mask, scaling, position_bias)
     found = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
     return (found @ value).transpose(1, 2).contiguous(), found
 

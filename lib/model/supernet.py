@@ -30,9 +30,9 @@ def build(net, cls=transformers.BertModel, like=None, **config):
     """Return a model of class `cls` for a Net or its JSON.
 
     Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration whose tables
-    (vocabulary, positions, segments, padding) are taken instead of BERT's. config: further values
-    of the configuration, such as num_labels. LayerNorm's eps is the framework's 1e-5, as in the
-    code, not BERT's 1e-12.
+    (vocabulary, positions, segments, padding) are taken instead of BERT's; where it has no
+    segments, as an MPNet's, there is one. config: further values of the configuration, such as
+    num_labels. LayerNorm's eps is the framework's 1e-5, as in the code, not BERT's 1e-12.
     """
     net = as_json(net)
     tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
@@ -45,7 +45,7 @@ def build(net, cls=transformers.BertModel, like=None, **config):
         "intermediate_size": net["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
-    shared = {name: getattr(like, name) for name in tables} if like else {}
+    shared = {name: getattr(like, name, 1) for name in tables} if like else {}
     ops = [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     ops.append({"op": "stack", "net": net})
     return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)

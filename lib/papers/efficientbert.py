@@ -111,7 +111,7 @@ def scaled(name, profile):
 def tables(profile):
     """Return the widths of a profile's backbone, as `lib.search.net.parameters` takes them."""
     of = shape(profile)
-    return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=of.types)
+    return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=max(1, of.types))
 
 
 def window(profile):

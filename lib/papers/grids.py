@@ -65,7 +65,7 @@ PROFILES = {
 }
 
 # ---- A READER'S DATA AND MODEL
-FAMILIES = ("bert", "roberta", "electra")
+FAMILIES = ("bert", "roberta", "electra", "mpnet")
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
 PARAMETERS = ("profile", "data", "model")  # Notebooks and commands have these parameters.
@@ -246,7 +246,7 @@ def folder(path):
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
-            form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
+            form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
             raise FileNotFoundError(
                 f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
             )
@@ -257,15 +257,17 @@ def folder(path):
 def shape_of(path):
     """Return the Shape of a reader's model, from its config.json.
 
-    Raises ValueError for a model that is no BERT, RoBERTa or ELECTRA, for impossible sizes, for
-    heads that do not divide the hidden width, and for short position tables.
+    Raises ValueError for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for impossible sizes,
+    for heads that do not divide the hidden width, and for short position tables.
     """
     body = lines.parsed(file := Path(path) / "config.json")
     family = body.get("model_type") if isinstance(body, dict) else None
     if family not in FAMILIES:
         raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
     least = dict.fromkeys(CONFIG[1:], 1)
-    least["max_position_embeddings"] = LONGEST + 2 * (family == "roberta")
+    least["max_position_embeddings"] = LONGEST + 2 * (family in ("roberta", "mpnet"))
+    if family == "mpnet":
+        del least["type_vocab_size"]
     for name, low in least.items():
         if type(body.get(name)) is not int or body[name] < low:
             told = f"{name} {body.get(name)!r}", f"a whole number from {low}"
