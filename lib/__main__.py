@@ -45,7 +45,7 @@ def listed(text):
 
 
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
-PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
+PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them, such as 92_your_task.
@@ -78,11 +78,16 @@ def read(args):
     the command names are left out.
     """
     from lib.page import notebook
+    from lib.papers import planned
     from lib.runs.store import Store
 
     grids, absent = {}, {}
     args.profile, values = named(args)
-    for path in notebook.find(args.pattern):
+    there = notebook.find(args.pattern)
+    if without := [path.stem for path in there if not planned.has(args.profile, path.stem)]:
+        told = ", ".join(planned.pages(args.profile))
+        print(f"  left out {len(without)} notebooks without rows at {args.profile[:]}, as {told} have")
+    for path in (path for path in there if path.stem not in without):
         if lacking := values.keys() - notebook.parameters(path).keys():
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue

@@ -33,7 +33,8 @@ from lib.runs import paths
 WORDS, CHECKS, READING = map(
     paths.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
-SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
+SCALES = {"toy": "at toy scale", "mini": "at mini scale", "base": "at base scale"}
+SCALES["paper"] = "at the paper's scale"
 ALPHA = 0.05
 DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
 FINAL = ("CONFIRMED", "CONTRADICTED", "PARTIAL")

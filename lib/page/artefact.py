@@ -30,7 +30,7 @@ from lib.page import claims as source
 from lib.page import notebook, plot, report
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, tally, told
-from lib.papers import grids
+from lib.papers import grids, planned
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.store import Store
@@ -114,7 +114,7 @@ class Page:
         behind networks.
         """
         if callable(grid):
-            grid, recorded = of(grids.rows(grid, self.scope, self.values)), of(grid("mini"))
+            grid, recorded = of(planned.rows(grid, self.scope, self.values, self.id)), of(grid("mini"))
         recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):
