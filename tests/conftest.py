@@ -281,7 +281,15 @@ def anywhere(monkeypatch):
     """
 
     def described(
-        source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False, words=0, drawn=False
+        source,
+        task,
+        rows=None,
+        held_out=0,
+        unseen=0,
+        beside=0,
+        in_order=False,
+        words=0,
+        drawn=False,
     ):
         data.task(source, task)
         told = {

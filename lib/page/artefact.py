@@ -114,7 +114,10 @@ class Page:
         behind networks.
         """
         if callable(grid):
-            grid, recorded = of(planned.rows(grid, self.scope, self.values, self.id)), of(grid("mini"))
+            grid, recorded = (
+                of(planned.rows(grid, self.scope, self.values, self.id)),
+                of(grid("mini")),
+            )
         recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):

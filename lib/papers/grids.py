@@ -405,7 +405,8 @@ def augmentation(profile, task, rows=None):
     """Return the Spec of training rows, and of others beside them in which a BERT replaced words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
-    once for all seeds; at the profiles in DRAWN each seed makes those of its rows. rows: descriptor of rows other than the profile's.
+    once for all seeds; at the profiles in DRAWN each seed makes those of its rows. rows: descriptor
+    of rows other than the profile's.
     """
     tries = S.TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
@@ -429,4 +430,6 @@ def metrics(profile, printed=()):
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)
-    return {name: each[:1] for name, each in found.items()} if profile in ("mini", "base") else found
+    return (
+        {name: each[:1] for name, each in found.items()} if profile in ("mini", "base") else found
+    )

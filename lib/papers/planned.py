@@ -93,6 +93,14 @@ def pages(profile: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.page for line in lines(profile[:])))
 
 
+def hours(profile: str) -> dict[str, float]:
+    """Return {step: core-hours} of a profile's plan, in its order; none without a plan."""
+    found = {}
+    for line in lines(profile[:]):
+        found[line.step] = found.get(line.step, 0.0) + line.core_hours
+    return found
+
+
 def has(profile: str, page: str) -> bool:
     """Return whether a page has rows at a profile, as far as a plan says so."""
     return page in (pages(profile) or (page,))
