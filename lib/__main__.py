@@ -45,7 +45,7 @@ def listed(text):
 
 
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
-PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
+PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder")
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them, such as 92_your_task.
@@ -78,11 +78,18 @@ def read(args):
     the command names are left out.
     """
     from lib.page import notebook
+    from lib.papers import planned
     from lib.runs.store import Store
 
     grids, absent = {}, {}
     args.profile, values = named(args)
-    for path in notebook.find(args.pattern):
+    there = notebook.find(args.pattern)
+    if without := [path.stem for path in there if not planned.has(args.profile, path.stem)]:
+        told = ", ".join(planned.pages(args.profile))
+        print(
+            f"  left out {len(without)} notebooks without rows at {args.profile[:]}, as {told} have"
+        )
+    for path in (path for path in there if path.stem not in without):
         if lacking := values.keys() - notebook.parameters(path).keys():
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
@@ -138,21 +145,27 @@ def plan(args):
     """Print what a run of these notebooks would take, all work in hand, and what did not finish."""
     from lib import data
     from lib.page import notebook
+    from lib.papers import planned
     from lib.papers.grids import of, own_lines
     from lib.runs import sweep
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
+        steps = planned.hours(args.profile)
         if grids:
             print(*own_lines(args.profile), of(args.profile, "data"), sep="\n")
         for path, found in grids.items():
             specs = notebook.wanted(found)
             missing = store.missing(specs)
             every |= missing
-            about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"
-            print(f"{path.stem}: {len(specs)} results, {about}")
-    print(f"together {len(every)} runs missing, {clock.about(every, workers)} on {workers} workers")
+            about = f", {clock.about(missing)} of a core" * (not steps)
+            print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing{about}")
+    about = f"{clock.about(every, workers)} on {workers} workers"
+    if steps:  # The clock knows runs of other encoders, so the plan tells the time.
+        parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
+        about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
+    print(f"together {len(every)} runs missing, {about}")
     for part in store.parts():
         s = store.unfinished(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
@@ -205,18 +218,24 @@ def export(args):
     BACKEND,
     option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
+    option("--profile", "-p", default="mini", help="mini, or base in the order of its plan"),
 )
 def evidence(args):
     """Make and record the missing runs of the central claims at mini, seed by planned seed."""
     from lib.page import evidence as queue
     from lib.runs.store import Store
 
-    claims, store = queue.chosen(args.claims), Store()
+    store, profile = Store(), args.profile
+    of_mini = profile == queue.SCALE
+    claims = queue.chosen(args.claims) if of_mini else queue.lines(profile, args.claims)
     if args.list:
-        print(*queue.listed(claims, store), sep="\n")
+        board = (
+            queue.listed(claims, store) if of_mini else queue.listed_lines(claims, store, profile)
+        )
+        print(*board, sep="\n")
         return 0
     os.nice(10)  # Workers inherit it.
-    lost = queue.gather(claims, store, args.workers, backend=args.backend)
+    lost = queue.gather(claims, store, args.workers, args.backend, profile)
     report_lost(lost)
     return bool(lost)
 

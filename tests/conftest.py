@@ -300,7 +300,17 @@ def anywhere(monkeypatch):
     here. Rows of claims that were made with them are forgotten.
     """
 
-    def described(source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
+    def described(
+        source,
+        task,
+        rows=None,
+        held_out=0,
+        unseen=0,
+        beside=0,
+        in_order=False,
+        words=0,
+        drawn=False,
+    ):
         data.task(source, task)
         told = {
             "source": source,
@@ -310,6 +320,7 @@ def anywhere(monkeypatch):
             "held_out": held_out,
             "in_order": in_order,
             "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16},
+            "drawn": drawn and {"rows": 10**6, "digest": "0" * 16},
         }
         return {name: value for name, value in told.items() if value}
 
@@ -341,7 +352,8 @@ def without_data(monkeypatch, tmp_path):
 
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their place."""
-    for function in (data.splits, data.looked_for, data.unseen_rows, data.weights, texts.first):
+    drawing = data.unseen_positions, data.unseen_rows, data.pool
+    for function in (data.splits, data.looked_for, *drawing, data.weights, texts.first):
         function.cache_clear()
 
 
@@ -396,8 +408,8 @@ def few_rows():
     """
     load = data.load
 
-    def few(descriptor):
-        splits = load(descriptor)
+    def few(descriptor, seed=None):
+        splits = load(descriptor, seed)
         if descriptor["source"] == "toy":
             splits["dev"] = splits["dev"].take(np.arange(min(240, len(splits["dev"]))))
         return splits

@@ -1,8 +1,11 @@
 """Note unseen rows, so that descriptors are found and runs judged without the data.
 
     python tests/unseen.py glue SST-2 8000 5000      source, task, rows, how many are used beside
+    python tests/unseen.py glue SST-2 7371 9000 9    at least so many words; also the pool of the
+                                                     rows that share no text with them
+    python tests/unseen.py glue RTE                  the pool alone: all training rows
 
-The digest goes to `data/digests.json`, and numbers alone, no text, to `data/unseen/`.
+Digests go to `data/digests.json`, and numbers alone, no text, to `data/unseen/`.
 """
 
 import json
@@ -15,19 +18,37 @@ from lib import data
 from lib.runs import paths
 
 
-def note(name, task, unseen, beside=0):
+def note_pool(name, task, unseen=0, beside=0, words=0):
+    """Note the rows from which each seed draws, and return what a descriptor says of them."""
+    fixed = {"unseen": unseen, "beside": beside, "words": words}
+    described = data.describe(name, task, drawn=True, **fixed)
+    write({data.pool_key(described): described["drawn"]})
+    return described["drawn"]
+
+
+def write(more):
+    """Add digests to `data/digests.json`."""
+    digests = data.official_digests() | more
+    paths.DIGESTS.write_text(json.dumps(dict(sorted(digests.items())), indent=1) + "\n")
+
+
+def note(name, task, unseen, beside=0, words=0):
     """Write both files, and return what a descriptor says of these rows (lib.data.describe)."""
-    described = data.describe(name, task, beside or None, unseen=unseen, beside=beside)
+    fixed = {"unseen": unseen, "beside": beside, "words": words}
+    described = data.describe(name, task, beside or None, **fixed)
     told, arrays = described["unseen"], dict(data.judging(described))
     for key, values in arrays.items():
         if values.dtype.kind == "i":
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))
     paths.UNSEEN.mkdir(parents=True, exist_ok=True)
     save_file(arrays, paths.UNSEEN / f"{told['digest']}.safetensors")
-    digests = data.official_digests() | {f"{name}/{task}/{beside}/{unseen}": told}
-    paths.DIGESTS.write_text(json.dumps(dict(sorted(digests.items())), indent=1) + "\n")
+    write({"/".join(map(str, [name, task, beside, unseen, *[words] * bool(words)])): told})
     return told
 
 
 if __name__ == "__main__":
-    print(note(*sys.argv[1:3], *map(int, sys.argv[3:])))
+    place, sizes = sys.argv[1:3], [*map(int, sys.argv[3:])]
+    if sizes:
+        print(note(*place, *sizes))
+    if len(sizes) in (0, 3):
+        print(note_pool(*place, *sizes))

@@ -7,6 +7,9 @@ lie below DATA_ROOT, in the folders of FOLDERS. A **descriptor** is a small dict
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}
 
+With "drawn": {"rows", "digest"} each seed has training and held-out rows of its own, drawn from a
+pool of so many. The digest is that of the pool, so all seeds of a Spec have one descriptor.
+
 Digests are taken of the parsed rows, so a local folder and the hub give the same digest. Images are
 read by `lib.data.digits`.
 """
@@ -24,7 +27,7 @@ from safetensors.numpy import load_file
 
 from lib.data import unseen as left
 from lib.runs import paths
-from lib.runs.spec import known
+from lib.runs.spec import known, stream
 
 
 @dataclass(frozen=True)
@@ -299,7 +302,17 @@ def looked_for(name, task_name, *_):
     return (found, names), ""
 
 
-def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
+def describe(
+    name: str,
+    task_name: str,
+    rows: int | None = None,
+    held_out: int = 0,
+    unseen: int = 0,
+    beside: int = 0,
+    in_order: bool = False,
+    words: int = 0,
+    drawn: bool = False,
+) -> dict:
     """Return the descriptor of a task for a Spec. Where the data are absent its digests are the
     official ones; a run then stops in `load`.
 
@@ -312,52 +325,83 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
       together, where `rows` is None, or with `in_order`.
     in_order: whether to train on the first rows of the file and to hold out its last ones; by
       default rows are drawn.
+    words: the least number of words of an unseen row that is taken from the training rows.
+    drawn: whether each seed draws its rows. The unseen rows are fixed first, behind `beside` rows;
+      the pool is all training rows that share no text with them. Raises ValueError where the pool
+      has fewer than `rows` and `held_out`, and with `in_order`.
     """
     key, told = f"{name}/{task_name}", official_digests()
     task(name, task_name)
     found = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
+    noted = told if found == told.get(key) else {}
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
+    if drawn and in_order:
+        raise ValueError(f"rows of {key} are drawn or in order, not both: leave one out")
     if unseen:
         if beside or task_name not in getattr(source(name), "UNSEEN", ()):
             least = rows and rows + held_out
             beside = beside or least
-            if not least or beside < least or in_order:
+            if not beside or in_order or not (drawn or least and beside >= least):
                 given = f"unseen rows of {key} beside {beside}, of which {rows} are trained on"
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
                 raise ValueError(f"{given} and {held_out} held out: {fix}")
-        noted = told.get(f"{key}/{beside}/{unseen}") if found == told.get(key) else None
-        if not noted:
-            split = unseen_rows(name, task_name, beside, unseen)
-            noted = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
-        body["unseen"] = noted
+        place = [key, beside, unseen, *[words] * bool(words)]
+        body["unseen"] = noted.get("/".join(map(str, place)))
+        if not body["unseen"]:
+            split = unseen_rows(name, task_name, beside, unseen, words)
+            own = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
+            body["unseen"] = own | ({"words": words} if words else {})
+    if drawn:
+        body["drawn"] = noted.get(pool_key(body))
+        if not body["drawn"]:
+            split = pool(*pool_of(body))
+            body["drawn"] = {"rows": len(split), "digest": digest({"pool": split})}
+        enough(key, body["drawn"]["rows"], rows or 0, held_out, "rows to draw from")
     return {k: v for k, v in body.items() if v is not None}
 
 
-def load(descriptor):
+def enough(key: str, there: int, rows: int, held_out: int, kind: str = "") -> None:
+    """Raise ValueError where fewer rows are `there` than are asked for.
+
+    kind: what rows they are, for the message.
+    """
+    if rows + held_out > there:
+        asked = f"{rows} training and {held_out} held-out rows asked of {key}"
+        raise ValueError(f"{asked}, which has {there}{f' {kind}' * bool(kind)}: ask for fewer")
+
+
+def load(descriptor: dict, seed: int | None = None) -> dict:
     """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as described,
     and the other splits of the source.
 
-    Rows are drawn in a fixed order from the training set; with `in_order` they are its two ends.
-    Raises ValueError where the data have changed since they were described, or have too few rows.
+    Rows are drawn from the training set in a fixed order; with `in_order` they are its two ends.
+    seed: the seed of the run, which decides the order of rows that are "drawn": two runs of one
+    seed share their rows, and of runs that hold out more or fewer, the training rows are the same.
+    Raises ValueError where the data have changed since they were described, or have too few rows,
+    and where drawn rows have no seed.
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
     check(key, of_rows(name, task_name), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
+    if told := descriptor.get("drawn"):
+        if seed is None:
+            raise ValueError(f"the rows of {key} are drawn by a seed: give `load` that of the run")
+        train = pool(*pool_of(descriptor))
+        check(f"{key}, the rows to draw from,", digest({"pool": train}), told["digest"])
     rows = descriptor.get("rows", len(train) - held)
-    if rows + held > len(train):
-        asked = f"{rows} training and {held} held-out rows asked of {key}"
-        raise ValueError(f"{asked}, which has {len(train)}: ask for fewer")
+    enough(key, len(train), rows, held)
     in_order = descriptor.get("in_order")
     order = np.arange(len(train)) if in_order else permuted(train)
+    if told:
+        order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
     first = len(train) - held if in_order else rows
     there["train"] = train.take(np.sort(order[:rows]))
     if held:
         there["held_out"] = train.take(np.sort(order[first : first + held]))
-    if told := descriptor.get("unseen"):
-        there["unseen"] = unseen_rows(name, task_name, told["beside"], told["rows"])
-        check(f"{key}, its unseen rows,", digest({"unseen": there["unseen"]}), told["digest"])
+    if "unseen" in descriptor:
+        there["unseen"] = described_unseen(descriptor)
     return there
 
 
@@ -376,25 +420,76 @@ def permuted(split):
     return np.random.default_rng(0).permutation(len(split))
 
 
-# ---- unseen rows ----
+# ---- unseen rows, and rows that share no text with them ----
 @cache
-def unseen_rows(name, task_name, beside, count):
+def unseen_positions(name: str, task_name: str, beside: int, count: int, words: int) -> list:
+    """Return the positions of at most `count` unseen rows in the training set.
+
+    They stand behind the first `beside` in the order of drawing, share no text with these, and have
+    at least so many `words`. Raises ValueError where there are none.
+    """
+    train = one_split(name, task_name, "train")
+    order, lengths = permuted(train), left.words(train) if words else None
+    behind = [row for row in order[beside:] if not words or lengths[row] >= words]
+    chosen = left.apart(train, order[:beside], behind, count)
+    if not chosen:
+        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
+        raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
+    return chosen
+
+
+@cache
+def unseen_rows(name, task_name, beside, count, words=0):
     """Return a Split of at most `count` unseen rows.
 
-    With `beside` 0 they are the official ones of the source. Else they are training rows behind the
-    first `beside` in the order of drawing, and share no text with these. Raises ValueError where
-    there are none.
+    With `beside` 0 they are the official ones of the source. Else they are training rows
+    (`unseen_positions`).
     """
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
         return split.take(np.sort(permuted(split)[:count]))
+    chosen = unseen_positions(name, task_name, beside, count, words)
+    return one_split(name, task_name, "train").take(np.sort(chosen))
+
+
+def described_unseen(descriptor: dict) -> Split:
+    """Return the unseen rows of a descriptor. Raises ValueError where they have changed."""
+    name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
+    split = unseen_rows(name, task_name, told["beside"], told["rows"], told.get("words", 0))
+    check(f"{name}/{task_name}, its unseen rows,", digest({"unseen": split}), told["digest"])
+    return split
+
+
+def pool_of(descriptor: dict) -> tuple:
+    """Return the arguments of `pool` for a descriptor."""
+    told = descriptor.get("unseen") or {}
+    place = (told["beside"], told["rows"], told.get("words", 0)) if told.get("beside") else ()
+    return descriptor["source"], descriptor["task"], *place
+
+
+def pool_key(descriptor: dict) -> str:
+    """Return the key of a descriptor's pool in `data/digests.json`.
+
+    It names the digest of the unseen rows where these are training rows.
+    """
+    told = descriptor.get("unseen") or {}
+    rest = [told["digest"]] if told.get("beside") else []
+    return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
+
+
+@cache
+def pool(name: str, task_name: str, beside: int = 0, count: int = 0, words: int = 0) -> Split:
+    """Return the training rows of which each seed draws its own, in the order of their file.
+
+    With `beside` they are those that share no text with the unseen rows (`unseen_positions`).
+    Without, they are all: official unseen rows are judged where they share none with them.
+    """
     train = one_split(name, task_name, "train")
-    order = permuted(train)
-    chosen = left.apart(train, order[:beside], order[beside:], count)
-    if not chosen:
-        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
-        raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
-    return train.take(np.sort(chosen))
+    if not beside:
+        return train
+    taken = unseen_positions(name, task_name, beside, count, words)
+    rest = np.setdiff1d(np.arange(len(train)), taken)
+    return train.take(np.array(left.apart(train, taken, rest, len(train)), int))
 
 
 def judging(descriptor):
@@ -403,13 +498,13 @@ def judging(descriptor):
 
     Where `data/unseen/` has a file of these rows, the data themselves are not needed.
     """
-    told = descriptor["unseen"]
+    name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
     path = paths.UNSEEN / f"{told['digest']}.safetensors"
     if path.exists():
         return load_file(path)
-    there = load(descriptor)
-    every = one_split(descriptor["source"], descriptor["task"], "train")
-    return left.judged(there["unseen"], there["dev"], None if told["beside"] else every)
+    check(f"{name}/{task_name}", of_rows(name, task_name), descriptor["digest"])
+    every = None if told["beside"] else one_split(name, task_name, "train")
+    return left.judged(described_unseen(descriptor), one_split(name, task_name, "dev"), every)
 
 
 def packed(labels, scores):

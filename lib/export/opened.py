@@ -76,7 +76,7 @@ class Opened:
     def rows(self):
         """Return the texts of the development rows, by the number of the row. Raises
         FileNotFoundError where the data are absent."""
-        there = data.load(self.run.spec["args"]["data"])
+        there = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
         split = next(rows for name, rows in there.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))

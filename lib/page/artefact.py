@@ -31,6 +31,7 @@ from lib.page.planned import seeded
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.papers import grids
+from lib.papers import planned as plans
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.store import Store
@@ -116,7 +117,7 @@ class Page:
         behind networks.
         """
         if callable(grid):
-            rows = self.seeded(grids.rows(grid, self.scope, self.values), self.scope)
+            rows = self.seeded(plans.rows(grid, self.scope, self.values, self.id), self.scope)
             grid, recorded = of(rows), of(self.seeded(grid("mini"), "mini"))
         recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")

@@ -71,8 +71,12 @@ def seeds(claim, scale="mini"):
     """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
     if scale == "mini":
         return parse_seeds(claims()[claim]["seeds"])
-    planned = [row["seeds"] for row in lines(f"plan_{scale}") if row["claim"] == claim]
-    return parse_seeds(planned[0] if planned else "")
+    own = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
+    found = set()
+    for row in (row for row in own if row["word"] == "planned"):
+        first = int(row["first_seed"])
+        found |= {*range(first, first + int(row["seeds"]))}
+    return tuple(sorted(found))
 
 
 @cache

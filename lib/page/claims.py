@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 from lib.measure import cells, claims, compare
 from lib.page import checks, notebook
 from lib.papers import efficientbert, grids, nas
+from lib.papers import planned as plans
 from lib.runs import paths
 from lib.runs.spec import known
 from lib.runs.store import Store
@@ -43,7 +44,8 @@ def rows(line, scale=SCALE, seeds=None):
 @cache
 def at(artefact, scale, seeds=()):
     """Return the rows of some pages at these seeds, with the rows of searches behind networks."""
-    found = [row for page in artefact.split("; ") for row in planned(page, scale, seeds)]
+    pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
+    found = [row for page in pages for row in planned(page, scale, seeds)]
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
 

@@ -1,21 +1,27 @@
-"""This module makes the missing runs of the central claims at mini, and records each at once.
+"""This module makes the missing runs of the central claims, and records each at once.
 
-A claim rests on the rows of its pages' grids that its cells name, at its planned seeds
+At mini a claim rests on the rows of its pages' grids that its cells name, at its planned seeds
 (`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
-order of `data/published/plan.csv`; claims that are not in the plan come last. Weights that no
-missing run of any claim needs are deleted, so that a round fits on a small disk.
+order of `data/published/plan.csv`; claims that are not in the plan come last.
+
+A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of its steps
+is whole before the next begins, and within a step each seed, so that a teacher and its students are
+made in one go.
+
+Weights that no missing run of the profile needs are deleted, so that a round fits on a small disk.
 """
 
 import shutil
 from collections import Counter
-from itertools import chain, zip_longest
+from functools import cache
+from itertools import chain, groupby, zip_longest
 
 from lib.measure.claims import seeds
-from lib.page import checks
+from lib.page import checks, notebook
 from lib.page.claims import SCALE, recorded, rows
-from lib.papers import grids
+from lib.papers import grids, planned
 from lib.runs import processor, sweep
-from lib.runs.spec import ancestry
+from lib.runs.spec import ancestry, known
 from lib.runs.store import Store
 from lib.steps import STEPS
 
@@ -55,12 +61,60 @@ def rounds(claims, store=None):
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
-def gather(claims, store, workers=None, backend="local"):
-    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in a line}."""
-    wanted = rounds(claims, store)
+# ---- PROFILES WITH A PLAN OF LINES
+
+
+def lines(profile: str, names=()) -> list[planned.Line]:
+    """Return the Lines of a profile's plan, of all claims or of those with these ids.
+
+    Raises ValueError for a profile without a plan, and for an id that its plan lacks, with the
+    nearest one.
+    """
+    known("profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)])
+    every = planned.lines(profile)
+    ids = grids.picked("claim of the plan", dict.fromkeys(line.claim for line in every), names)
+    return [line for line in every if line.claim in ids]
+
+
+@cache
+def made(profile: str, page: str) -> list[dict]:
+    """Return the rows of a page's grid at a profile."""
+    (path,) = notebook.find([page])
+    return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
+
+
+def by_seed(line: planned.Line, profile: str) -> dict:
+    """Return {planned seed: the Specs of a Line at this seed, each once}."""
+    there = line.rows(made(profile, line.page))
+    return {
+        seed: list(dict.fromkeys(row["spec"] for row in there if row["seed"] == seed))
+        for seed in line.seeds
+    }
+
+
+def queue(lines: list[planned.Line], profile: str) -> list:
+    """Return the Specs of Lines in the order in which they are made, each once."""
+    found = []
+    for _, part in groupby(lines, lambda line: line.step):
+        own = [by_seed(line, profile) for line in part]
+        seeds_of_step = sorted({seed for specs in own for seed in specs})
+        found += [spec for seed in seeds_of_step for specs in own for spec in specs.get(seed, ())]
+    return list(dict.fromkeys(found))
+
+
+# ---- MAKING
+
+
+def gather(claims, store, workers=None, backend="local", profile=SCALE):
+    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in a line}.
+
+    claims: what `chosen` returns or, at a profile with a plan of lines, what `lines` returns.
+    """
+    wanted = rounds(claims, store) if profile == SCALE else queue(claims, profile)
+    every = rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
     results = {*wanted, *found_by(wanted)}
     keep(results, store)
-    missing = store.missing(rounds(chosen(), store), exact=True)
+    missing = store.missing(every, exact=True)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
     def done(spec):
@@ -106,3 +160,20 @@ def listed(claims, store):
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {told}"
     left = store.missing(rounds(claims, store), exact=True)
     yield f"together left on one core: {clock.about(left)}"
+
+
+def listed_lines(lines: list[planned.Line], store, profile: str):
+    """Yield a line of text for each Line of a plan: its finished seeds, its missing runs, its cost.
+
+    The core-hours are those of the plan, in bfloat16.
+    """
+    for line in lines:
+        specs = by_seed(line, profile).values()
+        done = sum(bool(own) and all(map(store.find, own)) for own in specs)
+        left = f"{len(store.missing(chain(*specs)))} runs left"
+        about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
+        why = ", waits for the rule of the second task" * line.waits
+        yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
+    total = sum(line.core_hours for line in lines)
+    left = len(store.missing(queue(lines, profile)))
+    yield f"together {total:.1f} core-hours planned, {left} runs left"

@@ -15,6 +15,7 @@ from typing import get_args
 
 from lib.page.planned import seeded
 from lib.papers import grids
+from lib.papers import planned as planned_rows
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.spec import known
@@ -97,6 +98,9 @@ def check(path, values):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
         if name == "profile":
             known(f"profile {of}", value, grids.PROFILES)
+            if not planned_rows.has(value, Path(path).stem):
+                there = ", ".join(planned_rows.pages(value))
+                raise ValueError(f"{Path(path).stem} has no rows at {value}: take one of {there}")
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
@@ -144,7 +148,7 @@ def planned(path, values, looked_up=True):
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
-            names["grid"] = grids.rows(grid, names["profile"], names)
+            names["grid"] = planned_rows.rows(grid, names["profile"], names, Path(path).stem)
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
             names["recorded"] = recorded() if looked_up else []

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from lib.page import checks, notebook, verdicts
 from lib.page.sheet import Sheet, fingerprint, made_of, make
-from lib.papers import grids
+from lib.papers import grids, planned
 from lib.runs import executors, paths
 from lib.runs.execute import one_line
 
@@ -129,7 +129,8 @@ def publish(profile, sheets=(), working=False):
     the command is still at work.
     """
     folder = paths.FIGURES / profile
-    there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in notebook.committed()]
+    names = [name for name in notebook.committed() if planned.has(profile, name)]
+    there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():

@@ -84,7 +84,8 @@ class Runs:
     def rows(self):
         """Return in words, for a caption, which rows the scores are of."""
         sources = ", ".join(source for source, *_ in self.frames)
-        return f"on development rows and, at mini, unseen rows of {LONG} words and more ({sources})"
+        at = "base" if str(self.profile) == "base" else "mini"
+        return f"on development rows and, at {at}, unseen rows of {LONG} words and more ({sources})"
 
     def caption(self, published="", more=""):
         """Return the caption of a table of mean scores.

@@ -311,7 +311,12 @@ def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
 # ---- ROWS AND TABLES
 
 CLAIMED = 128  # Claim E5 has this batch (Table 2).
-TURNS = {"toy": {1: 20}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIMED: 100}}
+TURNS = {
+    "toy": {1: 20},
+    "mini": {1: 100, CLAIMED: 50},
+    "base": {1: 100, CLAIMED: 50},
+    "paper": {1: 100, CLAIMED: 100},
+}
 
 
 tasks = partial(grids.tasks, own=S.TASKS)  # Tables 2 and 5 take the tasks PAIRED.

@@ -158,6 +158,18 @@ def student(
     return finetuned(profile, task, start, tokens, targets, inputs["teacher"])
 
 
+def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
+    """Return the Spec of the control of a student: cut alike, it learns the labels in both stages.
+
+    Epochs, rates and steps are those of the student, so what the student has above it is due to the
+    teacher's states and not to longer training. The arguments are those of `student`.
+    """
+    train, start = distillation(profile, task, lr), untrained(profile, task, heads, ghosts, family)
+    train = padded(train, ghosts.tokens if ghosts else 0)
+    first = common(profile, task, train=train, targets=LABELS)
+    return finetuned(profile, task, Spec("finetune", first, {"start": start}))
+
+
 def named(profile, task, m, model, family="bert", **more):
     """Return the Spec of a model by its name.
 

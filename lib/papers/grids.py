@@ -1,6 +1,6 @@
 """This module has what the grids of all papers share.
 
-That are the three profiles, their rows, settings and encoders, tasks, seeds and fine-tuned
+That are the four profiles, their rows, settings and encoders, tasks, seeds and fine-tuned
 teachers. A reader's own data and model may stand in the place of a profile's. The module is free of
 torch.
 
@@ -12,7 +12,6 @@ where rows and encoder come from instead. So no paper knows of it: `described` d
 import os
 import shlex
 from dataclasses import replace
-from inspect import signature
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,15 +200,6 @@ def words(profile):
     return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
 
 
-def rows(grid, profile, values):
-    """Return the rows of a notebook's function `grid` at a profile.
-
-    values: values of the notebook's parameters. The function gets those that it takes.
-    """
-    axes = list(signature(grid).parameters)[1:]
-    return grid(profile, **{name: values[name] for name in axes if name in values})
-
-
 def of(profile, what):
     """Return the reader's `data`, `model` or `task` behind a profile's name, or "" without one."""
     return getattr(profile, what, "")
@@ -324,13 +314,13 @@ def picked(what, options, wanted=()):
 def source(profile, task):
     """Return where a task's rows come from.
 
-    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval. At mini a
-    treebank stands in for SentEval.
+    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at paper, for
+    which a treebank stands in elsewhere.
     """
     own = profile_of(profile).source
     if own == "toy" or task in GLUE:
         return own
-    return "squad" if task in SQUAD else "treebank" if profile == "mini" else "senteval"
+    return "squad" if task in SQUAD else "senteval" if profile == "paper" else "treebank"
 
 
 def dataset(profile, task):
@@ -343,13 +333,19 @@ def described(profile, task, rows, held_out=0, judged=True, **more):
 
     rows: the number of training rows. held_out: how many of these score candidates. judged: whether
     unseen rows are added; they do not depend on the number of training rows. more: other arguments
-    of `lib.data.describe`. A reader's rows are as many as there are, and none of them is unseen.
+    of `lib.data.describe`. A reader's rows are as many as there are, and none of them is unseen. At
+    the profiles in DRAWN the seed of a run draws its rows, and a task with fewer has all.
     """
     if name := of(profile, "data"):
         own = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *own, **more)
     more |= S.UNSEEN[profile].get(task, {}) if judged else {}
-    return data.describe(source(profile, task), task, rows, held_out, **more)
+    place = source(profile, task), task
+    if profile in S.DRAWN:
+        more["drawn"] = True
+        pool = data.describe(*place, **more)["drawn"]["rows"]
+        rows = min(rows or pool, pool - held_out)  # A task with fewer rows has all of them.
+    return data.describe(*place, rows, held_out, **more)
 
 
 def common(profile, task, rows=None, /, spans=S.SPAN, **args):
@@ -411,19 +407,21 @@ def augmentation(profile, task, rows=None):
     """Return the Spec of training rows, and of others beside them in which a BERT replaced words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
-    once for all seeds. rows: descriptor of rows other than the profile's.
+    once for all seeds; at the profiles in DRAWN each seed makes those of its rows. rows: descriptor
+    of rows other than the profile's.
     """
     tries = S.TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile, task, rows, augment=options)
-    return Spec("augment", args, {"language_model": backbone(profile)}, seed=0)
+    pinned = None if profile in S.DRAWN else 0
+    return Spec("augment", args, {"language_model": backbone(profile)}, seed=pinned)
 
 
 def metrics(profile, printed=()):
     """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
-    They are the columns that the paper prints, and the first metric of other tasks. At mini each
-    task counts once, by its first column.
+    They are the columns that the paper prints, and the first metric of other tasks. At mini and
+    base each task counts once, by its first column.
     """
     if name := of(profile, "data"):
         title = of(profile, "task")
@@ -434,4 +432,6 @@ def metrics(profile, printed=()):
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)
-    return {name: each[:1] for name, each in found.items()} if profile == "mini" else found
+    return (
+        {name: each[:1] for name, each in found.items()} if profile in ("mini", "base") else found
+    )

@@ -131,9 +131,14 @@ def searched(
     return Spec("nas_search", told, {"start": start, "teacher": teacher, "augmented": augmented})
 
 
-def drawn(start, **gate):
-    """Return the Spec of a random architecture in a model, of the cost of a search (Table 5)."""
-    return Spec("random_architecture", {"gates": gates(**gate)}, {"start": start})
+def drawn(start, search=None, **gate):
+    """Return the Spec of a random architecture in a model, of the cost of a search (Table 5).
+
+    search: the Spec of a search whose numbers of heads and neurons in each layer it keeps. So it
+    tells whether a search finds more than how many parts each layer needs.
+    """
+    inputs = {"start": start, "search": search}
+    return Spec("random_architecture", {"gates": gates(**gate)}, inputs)
 
 
 def stages(profile, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS):
@@ -165,10 +170,15 @@ def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=
     return stages(profile, task, found if kept else own, own, found, augmented)
 
 
-def random(profile, task, **gate):
-    """Return the Spec of a random architecture with the same retraining."""
+def random(profile, task, sized=False, lr=0.0, **gate):
+    """Return the Spec of a random architecture with the same retraining.
+
+    sized: whether each layer keeps as many heads and neurons as the search of the same target
+    leaves there (`drawn`); lr is then that of the search.
+    """
     own = whole(profile, task)
-    return stages(profile, task, own, own, drawn(own, **gate))
+    search = searched(profile, task, own, lr=lr, **gate) if sized else None
+    return stages(profile, task, own, own, drawn(own, search, **gate))
 
 
 def magnitude(profile, task, share, model="BERT-base"):

@@ -150,7 +150,7 @@ def deviations(paper, part="pages"):
     found = [tomllib.loads((at / "deviations.toml").read_text())[name] for at, name in files]
     return {
         profile: [line for told in found for line in told.get(profile, []) + told.get("all", [])]
-        for profile in ("toy", "mini", "paper")
+        for profile in ("toy", "mini", "base", "paper")
     }
 
 

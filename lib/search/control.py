@@ -277,3 +277,15 @@ def random_architecture(options, sizes, cost, seed):
     control = Control(options, sizes, cost, seed)
     draws = np.random.default_rng(stream(seed, "architecture")).random(len(control.region))
     return control.fit(np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws)
+
+
+def random_of_sizes(sizes: dict, numbers: list, seed: int) -> np.ndarray:
+    """Return the gates of a random architecture with given numbers in each region: bool [N].
+
+    sizes: {region: number of gates}, in the order in which the gates lie. numbers: how many of each
+    stay. The draws are those of `random_architecture`: the largest of each region stay.
+    """
+    draws = np.random.default_rng(stream(seed, "architecture")).random(sum(sizes.values()))
+    parts = np.split(draws, np.cumsum(list(sizes.values()))[:-1])
+    ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
+    return np.concatenate([rank < kept for rank, kept in zip(ranks, numbers, strict=True)])

@@ -68,7 +68,7 @@ MEASURING = {  # These steps keep no weights.
         "start teacher general before",
         f"{LESSON} space net search warmup corpus pretrain classifier",
     ),
-    "random_architecture": (2, "start", "gates"),
+    "random_architecture": (2, "start search", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
     # These measure.
     "bag_of_words": (1, "", "data"),

@@ -25,7 +25,7 @@ def augment(run, data, augment, numerics):
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
-    split = sources.load(data)["train"]
+    split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
     found, report = candidates(run, texts, source, options.candidates, numerics)

@@ -19,7 +19,7 @@ def bag_of_words(run, data):
     "majority" is the most frequent class. "bag_of_words" is a linear model over word counts, with a
     fixed regularisation (C = 0.3, or ridge 10); a task of spans has no such model.
     """
-    task, splits = sources.task(data["source"], data["task"]), sources.load(data)
+    task, splits = sources.described(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.majority(task, splits)}
     if not task.span:

@@ -29,7 +29,7 @@ def maps(run, data, rows, examples, max_length, numerics):
     ("kl_mean_map") and of each head ("kl").
     """
     numerics = loop.options(numerics)
-    dev, last = sources.load(data)["dev"], max([*rows, examples - 1])
+    dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)

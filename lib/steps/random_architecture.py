@@ -2,19 +2,24 @@
 
 from lib.model import backbone
 from lib.search import control
-from lib.train.gating import architecture, costs
+from lib.train.gating import architecture, costs, numbers
 from lib.train.options import Gates
 
 
 def random_architecture(run, gates):
     """Draw an architecture of a given cost.
 
-    Input: `start`, of which only the sizes count. gates: the fields of a lib.train.options.Gates,
-    of which regions, ratio and tolerance matter. Metrics have the names of those of `nas_search`.
+    Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and neurons in
+    each layer are kept where it is there, so that only the choice within a layer is random. gates:
+    the fields of a lib.train.options.Gates, of which regions, ratio and tolerance matter, and with
+    `search` the regions alone. Metrics have the names of those of `nas_search`.
     """
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
-    on = control.random_architecture(options, sizes, cost, run.seed)
+    if found := run.inputs.get("search"):
+        on = control.random_of_sizes(sizes, numbers(found.metrics["architecture"], sizes), run.seed)
+    else:
+        on = control.random_architecture(options, sizes, cost, run.seed)
     flops, whole = cost(control.Control(options, sizes, cost).sums(on)), cost(sizes)
     return {
         "architecture": architecture(sizes, on),

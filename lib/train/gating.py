@@ -125,6 +125,14 @@ def flops(model):
     return measured.flops(model.config.hidden_size, size, found)
 
 
+def numbers(found: dict, sizes: dict) -> list:
+    """Return how many gates of each region an architecture keeps, in the order of `sizes`.
+
+    found: what `architecture` returns. sizes: {(layer, kind): number of gates}.
+    """
+    return [len(found[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
+
+
 def architecture(sizes, on):
     """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons": ...}.
 

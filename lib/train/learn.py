@@ -29,7 +29,7 @@ class Lesson:
     def __init__(self, run, data, train, numerics, span=None):
         self.run, self.span = run, span
         self.numerics, self.train = loop.options(numerics), train and Train(**train)
-        self.splits, self.task = sources.load(data), sources.described(data)
+        self.splits, self.task = sources.load(data, run.seed), sources.described(data)
 
     def start(self):
         """Return the model of the input `start`, with the head that the task needs."""

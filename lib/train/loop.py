@@ -167,20 +167,23 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
 def parameter_groups(model, train, methods):
     """Return the optimiser's groups of parameters.
 
-    They are those with weight decay, those that `train.spare_norms` spares it, and the groups of
-    the methods.
+    They are those with weight decay, those that `train.spare_norms` spares it, the taps of ghosts
+    where `train.taps` is their rate, and the groups of the methods.
     """
     own = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in own for p in group["params"]}
-    decayed, spared = [], []
+    decayed, spared, taps = [], [], []
     for name, p in model.named_parameters():
         if p.requires_grad and id(p) not in taken:
             spare = train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)
-            (spared if spare else decayed).append(p)
+            tap = train.taps and name.endswith("convolution.weight")
+            (taps if tap else spared if spare else decayed).append(p)
     groups = [{"params": decayed, "lr": train.lr}]
     if spared:
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
+    if taps:
+        groups.append({"params": taps, "lr": train.taps})
     return groups + [{"weight_decay": 0.0, **group} for group in own]
 
 

@@ -43,6 +43,7 @@ class Train(Option):
     select_by: tuple = ()  # "best" goes by the mean of these metrics, or by the task's first one.
     eval_every: int = 0  # "best" evaluates once in so many steps; 0 is once an epoch.
     spare_norms: bool = False  # Biases and LayerNorms have no weight decay.
+    taps: float = 0.0  # Taps of ghosts have a learning rate of their own; 0 is `lr`.
     # Dropout masks come from random bytes, with rates in 256ths (lib.train.lean).
     byte_dropout: bool = False
 

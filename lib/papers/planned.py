@@ -1,0 +1,132 @@
+"""This module reads the plan of a profile that makes planned rows alone, such as base.
+
+`data/published/plan_<profile>.csv` has one line for each comparison or level, in the order in which
+runs are made. A line names a page, labels of the rows of its grid, tasks and seeds. So a page at
+such a profile has the rows of its lines, a page without a line has none, and the queue
+(`lib.page.evidence`) makes what the pages show. The module is free of torch.
+"""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from inspect import signature
+
+from lib.measure import cells
+from lib.papers import grids
+from lib.runs import paths
+
+SECOND = "second"  # A line of this task waits until the rule of the protocol has picked one.
+
+
+@dataclass(frozen=True)
+class Line:
+    """A Line of a plan says which rows of a page are made, and what is judged on them."""
+
+    order: int
+    step: str  # Lines of a step are made together, seed by seed, before the next step begins.
+    claim: str
+    page: str
+    models: tuple[str, ...]  # They are labels of rows, as in cells.
+    where: str  # The rows have these values, as "m=3/1".
+    cells: str  # They are judged by themselves, each on each task.
+    tasks: tuple[str, ...]  # It is empty for rows without a task, and where no second task is.
+    waits: bool  # The second task is not picked yet.
+    seeds: tuple[int, ...]
+    core_hours: float
+    arguments: dict  # The grid of the page takes these arguments beside tasks and seeds.
+
+    def rows(self, made: list[dict]) -> list[dict]:
+        """Return the rows of a grid that this line names."""
+        place = cells.places(self.where)
+        return [
+            row
+            for row in made
+            if not self.waits
+            and row.get("seed", 0) in self.seeds
+            and (not self.tasks or row.get("task") in self.tasks)
+            and any(cells.fits(row, model, place) for model in self.models)
+        ]
+
+
+def place(profile: str):
+    """Return the file of a profile's plan."""
+    return paths.PUBLISHED / f"plan_{profile[:]}.csv"
+
+
+@cache
+def lines(profile: str) -> list[Line]:
+    """Return the Lines of a profile's plan that are planned, in order; none without a plan.
+
+    Lines beyond the core-hours have another word than "planned".
+    """
+    if not place(profile).exists():
+        return []
+    with place(profile).open() as file:
+        return [line(row) for row in csv.DictReader(file) if row["word"] == "planned"]
+
+
+def line(row: dict) -> Line:
+    """Return the Line of a row of a plan's file."""
+    tasks = [each for each in row["task"].split("; ") if each]
+    waits = SECOND in tasks and not grids.SECOND
+    first, number = int(row["first_seed"]), int(row["seeds"])
+    return Line(
+        int(row["order"]),
+        row["step"],
+        row["claim"],
+        row["page"],
+        tuple(row["models"].split("; ")),
+        row["where"],
+        row["cells"],
+        tuple(grids.SECOND if each == SECOND else each for each in tasks) if not waits else (),
+        waits,
+        tuple(range(first, first + number)),
+        float(row["core_hours"]),
+        json.loads(row["arguments"] or "{}"),
+    )
+
+
+def pages(profile: str) -> tuple[str, ...]:
+    """Return the pages that have rows at a profile with a plan; none without a plan."""
+    return tuple(dict.fromkeys(line.page for line in lines(profile[:])))
+
+
+def hours(profile: str) -> dict[str, float]:
+    """Return {step: core-hours} of a profile's plan, in its order; none without a plan."""
+    found = {}
+    for line in lines(profile[:]):
+        found[line.step] = found.get(line.step, 0.0) + line.core_hours
+    return found
+
+
+def has(profile: str, page: str) -> bool:
+    """Return whether a page has rows at a profile, as far as a plan says so."""
+    return page in (pages(profile) or (page,))
+
+
+def rows(grid: Callable, profile: str, values: dict, page: str = "") -> list[dict]:
+    """Return the rows of a notebook's function `grid` at a profile.
+
+    values: values of the notebook's parameters. The function gets those that it takes. Where the
+    profile has a plan, and neither the data nor an argument of the grid is the reader's own, the
+    rows are those of the plan's lines for the page.
+    """
+    axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
+    given = {name: values[name] for name in axes if name in values}
+    own = any(value != axes[name] and (value or axes[name]) for name, value in given.items())
+    there = [each for each in lines(profile[:]) if each.page == page]
+    if own or not there or grids.of(profile, "data"):
+        return grid(profile, **given)
+    found = {}
+    for each in there:
+        more = {"tasks": each.tasks, "seeds": each.seeds} | each.arguments
+        made = grid(profile, **{name: value for name, value in more.items() if name in axes})
+        found |= {label(row): row for row in each.rows(made)}
+    return list(found.values())
+
+
+def label(row: dict) -> tuple:
+    """Return what tells a row of a grid from the others: its labels and its Spec."""
+    return tuple((name, value) for name, value in sorted(row.items()) if name != "recipe")

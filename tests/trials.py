@@ -1,0 +1,296 @@
+"""Make the trials by which settings of base are chosen, and note what came of each.
+
+    python tests/trials.py --list                 all trials, in the order of the protocol
+    python tests/trials.py W1                     one setting, at seed 90
+    python tests/trials.py W1 --task CoLA         the whole model of another task
+    python tests/trials.py W1 D5                  a later question, with the settings before it
+
+A trial is judged by the rule of `data/published/protocol_base.md`, on rows of the pool that its
+seed did not draw. Each model is a line of `data/published/trials_base.csv`; a setting is given up
+at its first model that fails.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import torch
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from lib import data
+from lib.data import Split, unseen
+from lib.measure import metrics
+from lib.model import backbone, parts
+from lib.papers import bermo, ghostbert, grids, nas, published
+from lib.runs import paths, sweep
+from lib.runs.spec import Spec, ancestry
+from lib.runs.store import Run, Store
+from lib.runs.store import cost as seconds
+from lib.steps.bag_of_words import counts
+from lib.train import heads, loop
+from lib.train.batches import collate, encode
+
+SEED, MOST, RATIO = 90, 2000, 0.3
+NEAR, MENDED = 0.9, 1.10  # A level and a loss have to be so near.
+SMALL = {"MRPC": 2868, "RTE": 1690}  # So many rows train in a trial where the pool has no others.
+JUDGED = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616, "RTE": 277}
+
+WHOLE = {"W1": (3, 2e-5), "W2": (3, 5e-5), "W3": (10, 2e-5)}
+DISTIL = {
+    f"D{4 * i + j}": (epochs, lr, taps)
+    for i, epochs in enumerate((3, 10, 20))
+    for j, (lr, taps) in enumerate(((2e-5, 0.0), (2e-5, 1e-2), (1e-4, 0.0), (1e-4, 1e-2)), 1)
+}
+SEARCH = {"S1": 3, "S2": 10}
+PRUNING = {"M1": (10, 50), "M2": (25, 125)}
+SETTINGS = {**WHOLE, **DISTIL, **SEARCH, **PRUNING}
+FIELDS = "setting,task,seed,model,metric,rows,score,error,chance,untrained,far,teacher,loss,passes"
+FIELDS += ",core_seconds,why"
+
+
+def change(settings: dict, **fields) -> None:
+    """Change the fields of base's Train in a table of lib.papers."""
+    settings["base"] = replace(settings["base"], **fields)
+
+
+def take(setting: str) -> None:
+    """Let the recipes of base have a setting of the protocol's lists."""
+    told = SETTINGS[setting]
+    if setting in WHOLE:
+        for table in (grids.TEACHER, nas.TEACHER):
+            change(table, epochs=told[0], lr=told[1])
+    elif setting in DISTIL:
+        epochs, lr, taps = told
+        change(ghostbert.DISTIL, epochs=epochs, lr=lr, taps=taps)
+        change(ghostbert.FINETUNE, taps=taps)
+    elif setting in SEARCH:
+        change(nas.INTERMEDIATE, epochs=told)
+        change(nas.PREDICTION, epochs=told)
+    else:
+        change(bermo.MASKED, epochs=told[0])
+        bermo.WARMUPS["base"] = {"": (told[1], 1, 1)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A Trial is one model of a setting, and what the rule asks of it."""
+
+    model: str
+    spec: Spec
+    whole: bool = False  # Its level is asked for.
+    may_fail: bool = False  # That it learns nothing is what the claim says.
+    rival: Spec | None = None  # Its distillation loss is held against that of this one.
+
+
+def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
+    """Yield the models of a setting, the cheapest first."""
+    at = ("base", task)
+    if setting in WHOLE:
+        yield Trial("Plain", grids.teacher(*at).at(seed), whole=True)
+    elif setting in DISTIL:
+        for m in (3, 1):
+            prune, ghost = (ghostbert.named(*at, m, name).at(seed) for name in ("Prune", "Ghost"))
+            yield Trial(f"Prune {m}/12", prune)
+            yield Trial(f"Ghost {m}/12", ghost, rival=prune)
+        yield Trial("Distilled", ghostbert.named(*at, ghostbert.HEADS, "Distilled").at(seed))
+        for m, name in product((3, 1), ("Prune", "Ghost")):
+            module = ghostbert.ghost("base") if name == "Ghost" else None
+            spec = ghostbert.labelled(*at, m, module).at(seed)
+            yield Trial(f"{name}, labels twice {m}/12", spec)
+    elif setting in SEARCH:
+        yield Trial("30 % NAS", nas.pruned(*at, ratio=RATIO).at(seed))
+        yield Trial("30 % Random", nas.random(*at, ratio=RATIO).at(seed))
+        sized = nas.random(*at, ratio=RATIO, sized=True).at(seed)
+        yield Trial("30 % Random, searched sizes", sized)
+    else:
+        yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).at(seed))
+        yield Trial("BERT", bermo.pruned(*at, "BERT", share=0.1).at(seed), may_fail=True)
+
+
+# ---- ROWS, AND WHAT NEEDS NO TRAINING
+
+
+def rows(task: str, seed: int) -> tuple[Split, Split]:
+    """Return (the rows that a seed trains on, rows of its pool that it did not draw).
+
+    The second ones have nine words and more, and are at most MOST.
+    """
+    described = grids.dataset("base", task)
+    rest = described["drawn"]["rows"] - described["rows"]
+    drawn, every = (data.load(each, seed) for each in (described, described | {"held_out": rest}))
+    left = every["held_out"]
+    free = ~np.isin(left.index, drawn["held_out"].index) & (unseen.words(left) >= unseen.LONG)
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(free))[:MOST]
+    return drawn["train"], left.take(np.sort(chosen))
+
+
+def error(metric: str, score: float, count: int) -> float:
+    """Return the standard error of a score from 0 to 1 on so many rows, by the rule's formulas."""
+    if metric == "accuracy":
+        return (score * (1 - score) / count) ** 0.5
+    return (1 - score**2) ** (0.5 if metric == "matthews" else 1) / count**0.5
+
+
+def chance(task: data.Task, split: Split) -> float:
+    """Return the score of one answer for all rows; that of a correlation is 0."""
+    accuracy = task.labels and task.metrics[0] == "accuracy"
+    return float(np.bincount(split.y).max() / len(split)) if accuracy else 0.0
+
+
+def linear(task: data.Task, x, train: Split, new, split: Split) -> float:
+    """Return the score of a linear model over features x [N, K] of training rows and new ones."""
+    model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
+    return metrics.score(task.metrics[0], model.fit(x, train.y).predict(new), split.y)
+
+
+def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
+    """Return the score of a linear model over word counts, as the step of this name fits it."""
+    counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
+    both = (counts(counter, part) for part in (train, split))
+    return linear(task, next(both), train, next(both), split)
+
+
+@torch.inference_mode()
+def vectors(model: torch.nn.Module, tokenizer, texts: list) -> np.ndarray:
+    """Return the mean of the last states of each text's tokens, of length 1: [N, H]."""
+    encoded = encode(tokenizer, Split(texts, None, np.zeros(len(texts), int), None), 128)
+    found = []
+    for start in range(0, len(texts), 32):
+        batch = collate(encoded, range(start, min(start + 32, len(texts))))
+        real = batch["attention_mask"].unsqueeze(-1).float()
+        states = parts.base(model)(**batch).last_hidden_state
+        found.append((states * real).sum(1) / real.sum(1))
+    return torch.nn.functional.normalize(torch.cat(found), dim=1).numpy()
+
+
+def cosine(task: data.Task, train: Split, split: Split) -> float:
+    """Return the score of the untouched encoder's cosine for pairs; -1 for single texts.
+
+    Classes are told apart by a threshold, which a thousand training rows give.
+    """
+    if split.b is None:
+        return -1.0
+    model, tokenizer = backbone.load(data.locate(grids.CHECKPOINTS["base"]["bert"]))
+    train = train.take(np.arange(min(1000, len(train))))
+    near = [
+        (vectors(model, tokenizer, part.a) * vectors(model, tokenizer, part.b)).sum(1)
+        for part in (train, split)
+    ]
+    if not task.labels:
+        return metrics.score(task.metrics[0], near[1], split.y)
+    return linear(task, near[0][:, None] * 10, train, near[1][:, None] * 10, split)
+
+
+# ---- THE RULE
+
+
+def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
+    """Return the line of a trial whose runs are there with their weights (FIELDS)."""
+    task, (train, split) = data.task("glue", task_name), rows(task_name, seed)
+    run, metric = store.find(trial.spec, weights=True), task.metrics[0]
+    score, answers = scored(run, trial.spec, task, split)
+    least, margin = chance(task, split), 2 * error(metric, score, len(split))
+    line = dict.fromkeys(FIELDS.split(","), "")
+    line |= {"task": task_name, "seed": seed, "model": trial.model, "metric": metric}
+    line |= {"rows": len(split), "score": 100 * score, "error": 50 * margin, "chance": 100 * least}
+    line["core_seconds"] = sum(cost(store, each) for each in {trial.spec, *ancestry([trial.spec])})
+    why = []
+    if answers < 2 or score < least + margin:
+        why.append("at chance")
+    if trial.whole:
+        both = bag_of_words(task, train, split), cosine(task, train, split)
+        line["untrained"] = 100 * max(least, *both)
+        line["far"] = (score - max(least, *both)) / error(metric, score, JUDGED[task_name])
+        level = published.table("ghostbert", "table1").iloc[0][task_name] / 100
+        why += ["not above what needs no training"] * (score < max(both) + margin)
+        why += ["below the printed level"] * (score - least < NEAR * (level - least))
+    else:
+        teacher = store.find(grids.teacher("base", task_name).at(seed), weights=True)
+        best = scored(teacher, grids.teacher("base", task_name), task, split)[0]
+        line["teacher"] = 100 * best
+        why += ["less than half of its teacher"] * (score - least < (best - least) / 2)
+    if trial.rival:
+        own, other = (last_loss(store, each.parents["start"]) for each in (trial.spec, trial.rival))
+        line["loss"] = own / other
+        why += ["its ghosts are not mended"] * (own > MENDED * other)
+    why = [] if trial.may_fail else why
+    return line | {"passes": "no" if why else "yes", "why": "; ".join(why)}
+
+
+def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, int]:
+    """Return (the score of a run's model on rows, how many different answers it gives)."""
+    model, tokenizer = backbone.load(run.model)
+    encoded, _ = heads.rows(tokenizer, split, task, spec.args["train"]["max_length"], None)
+    logits = loop.predict(model, encoded, loop.options(spec.args["numerics"]))
+    said = logits.argmax(1) if task.labels else logits[:, 0]
+    return float(metrics.score(task.metrics[0], said, split.y)), len(np.unique(said))
+
+
+def last_loss(store: Store, spec: Spec) -> float:
+    """Return the mean loss of a distillation over the last tenth of its logged steps."""
+    lines = store.find(spec, weights=True).lines("events.jsonl")
+    curve = [line["curve"]["loss"] for line in lines if "curve" in line]
+    return float(np.mean(curve[-max(1, len(curve) // 10) :]))
+
+
+def cost(store: Store, spec: Spec) -> float:
+    """Return the seconds that a run took, 0 for one that is not there."""
+    run = store.find(spec)
+    return round(seconds(run.status)) if run else 0
+
+
+# ---- THE COMMAND
+
+
+def note(line: dict) -> None:
+    """Add a line to `trials_base.csv`, with numbers of two digits."""
+    place, names = paths.PUBLISHED / "trials_base.csv", FIELDS.split(",")
+    new = not place.exists()
+    with place.open("a", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        if new:
+            table.writerow(names)
+        table.writerow(f"{v:.2f}" if isinstance(v, float) else v for v in map(line.get, names))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings", nargs="*", choices=[*SETTINGS, []])
+    parser.add_argument("--task", default="SST-2", choices=JUDGED)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if args.seed < SEED:
+        parser.error(f"--seed is {args.seed}: trials have {SEED} and up")
+    for task, few in SMALL.items():
+        grids.ROWS["base"][task] = few
+    for setting in args.settings:
+        take(setting)
+    if args.list or not args.settings:
+        for setting in SETTINGS:
+            take(setting)
+            print(setting, *(trial.model for trial in trials(setting, args.task, args.seed)))
+        return
+    store = Store()
+    for trial in trials(args.settings[-1], args.task, args.seed):
+        wanted = [trial.spec, grids.teacher("base", args.task).at(args.seed)]
+        if trial.rival:
+            wanted += [each.parents["start"] for each in (trial.spec, trial.rival)]
+        lost = sweep.make(wanted, store, keep=True)
+        if lost:
+            raise SystemExit(f"not made: {lost}")
+        line = judge(trial, args.task, args.seed, store) | {"setting": "+".join(args.settings)}
+        note(line)
+        print({name: value for name, value in line.items() if value != ""}, flush=True)
+        if line["passes"] == "no":
+            print(f"{args.settings[-1]} is given up")
+            return
+    print(f"{args.settings[-1]} passes")
+
+
+if __name__ == "__main__":
+    main()
