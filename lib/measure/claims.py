@@ -370,7 +370,7 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
     if len(by_task) < 2 or cell.measure:
         return [result(cell, rows, "/".join(sorted(by_task)))]
     alone = [result(cell, part, task, beside=True) for task, part in by_task.items()]
-    sound = [r.task for r in alone if not r.reason]
+    sound = [r.task for r in alone if r.estimate]
     if not sound:
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]

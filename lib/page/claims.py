@@ -45,7 +45,8 @@ def rows(line, scale=SCALE, seeds=None):
 def at(artefact, scale, seeds=()):
     """Return the rows of some pages at these seeds, with the rows of searches behind networks."""
     pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
-    found = [row for page in pages for row in planned(page, scale, seeds)]
+    asked = () if plans.lines(scale) else seeds  # A plan of lines says which seeds a row has.
+    found = [row for page in pages for row in planned(page, scale, asked)]
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
 
