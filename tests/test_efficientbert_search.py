@@ -373,3 +373,18 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)
+
+
+def test_deviations_count_the_candidates_that_evolution_proposes():
+    """It proposes none before the history has as many candidates as a population."""
+    words, first = {0: "none", 2: "two", 10: "ten", 30: "thirty"}, search.METHODS["evolution"]
+    toy, mini = (
+        {stage: max(0, n - first["population"]) for stage, n in search.BUDGET[at].items()}
+        for at in ("toy", "mini")
+    )
+    told = {at: " ".join(search.DEVIATIONS[at]) for at in ("toy", "mini")}
+    assert first["population"] == 10 and not any(toy.values())
+    assert "none before the eleventh of a search, and no search here has so many" in told["toy"]
+    of = {stage: words[n] for stage, n in mini.items()}
+    line = f"{of['stage1']} in stage 1, {of['stage2']} in stage 2, {of['single']} in the single"
+    assert f"{line} stage, {of['stage3']} in stage 3" in told["mini"]

@@ -2,6 +2,7 @@
 
 import warnings
 
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from lib.page import plot
@@ -27,3 +28,13 @@ def test_a_title_has_the_ends_of_labelled_curves():
     plot.message(axis)
     title = axis.get_title().replace("\u00a0", " ")
     assert title == "recorded, mini\nGhost: 84.2 to 81; Plain: 83.4"
+
+
+def test_a_figure_without_axes_tells_its_titles():
+    """Drawings have no axes, and some titles stand at the left: both are what a listener hears."""
+    figure, (one, two) = plt.subplots(1, 2)
+    one.set_title("a layer")
+    one.axis("off")
+    two.set_title("its copy", loc="left")
+    assert plot.described(figure)["Title"] == "a layer; its copy"
+    plt.close(figure)
