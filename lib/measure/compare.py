@@ -327,6 +327,34 @@ def table(*parts, names=("m", "model")):
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 
 
+FAR = 10.0  # A seed that is so many points from the median of its row is told.
+
+
+def strays(frame, columns):
+    """Return a sentence for each seed whose score is far from those of the other seeds of its row.
+
+    So a mean that one seed makes is not taken for that of all. frame: a collected frame with the
+    columns task, model and seed. columns: as in `pairs`.
+    """
+    if not {"task", "model", "seed", "run"} <= {*frame}:
+        return []
+    frame = frame[frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)]
+    frame = frame[frame["task"].isin([*columns])]
+    lines = []
+    names = [*rows_of(frame), "column"]
+    for key, rows in points(frame, columns).dropna(subset="score").groupby(names, sort=False):
+        far = (rows["score"] - rows["score"].median()).abs() > FAR
+        if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
+            continue
+        *width, model, column = key
+        place = "".join(f" at {m}/12" for m in width)
+        rest = rows["score"][~far]
+        for seed, score in zip(rows["seed"][far], rows["score"][far], strict=True):
+            others = f"the others {rest.min():.1f} to {rest.max():.1f}"
+            lines.append(f"{model}{place} on {column}: seed {seed} has {score:.1f}, {others}")
+    return lines
+
+
 def with_metrics(row):
     """Return a row with the metrics of its run after the columns of the row."""
     metrics = row["run"].metrics if row["run"] else {}

@@ -25,8 +25,8 @@ import pandas as pd
 from IPython.display import display
 
 from lib.measure import compare
+from lib.page import checks, notebook, plot, report
 from lib.page import claims as source
-from lib.page import notebook, plot, report
 from lib.page.planned import seeded
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
@@ -123,7 +123,10 @@ class Page:
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):
             put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
-        return Runs(made, there, self.scope, self.id)
+        runs = Runs(made, there, self.scope, self.id)
+        if not self.mine:
+            self.note(caveats(runs))
+        return runs
 
     def seeded(self, rows, profile):
         """Return the rows of a grid at the planned seeds of the page's comparisons.
@@ -253,6 +256,30 @@ class Page:
         put(END.render(body, judged=judged, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
             report.publish(self.scope[:])
+
+
+def caveats(runs):
+    """Return sentences on recorded scores that a reader has to know beside all tables of a page.
+
+    They are on seeds that are far from the others, and on a task that the untouched encoder solves.
+    """
+    lines = []
+    for _, frame, profile in runs.frames:
+        if str(profile) in source.SCALES and len(frame):
+            lines += compare.strays(frame, grids.metrics(profile))
+            tasks = set(frame["task"]) if "task" in frame else set()
+            for row in checks.lines("untouched"):
+                if (
+                    row["profile"] == str(profile)
+                    and row["task"] in tasks
+                    and row["split"] == "dev"
+                ):
+                    lines.append(
+                        f"{row['task']}: the cosine of the mean vectors of {row['checkpoint']}, "
+                        f"untouched, has a Spearman of {row['spearman']} and a Pearson of "
+                        f"{row['pearson']} on the {int(row['rows']):,} development rows"
+                    )
+    return lines
 
 
 def start(name, namespace):
