@@ -162,5 +162,5 @@ def listed_lines(lines: list[planned.Line], store, profile: str):
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
-    total = sum(line.core_hours for line in lines)
-    yield f"together {total:.1f} core-hours planned, {len(store.missing(queue(lines, profile)))} runs left"
+    total, left = sum(line.core_hours for line in lines), store.missing(queue(lines, profile))
+    yield f"together {total:.1f} core-hours planned, {len(left)} runs left"
