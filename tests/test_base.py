@@ -1,4 +1,4 @@
-"""The profile base: rows that each seed draws, pages with the rows of a plan, the queue, the rule."""
+"""The profile base: rows that each seed draws, pages with the rows of a plan, the queue."""
 
 import csv
 import json
