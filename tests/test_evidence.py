@@ -75,6 +75,20 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     assert store.find(small(64).at(10)) and store.find(small(64).at(10), weights=True) is None
 
 
+def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
+    wanted = [small(64).at(10), importance(small(64)).at(10)]
+    later = [small(64).at(11), importance(small(64), batch=4).at(11)]
+    queues = {"now": wanted, "all": wanted + later}
+    monkeypatch.setattr(evidence, "lines", lambda profile: "all")
+    monkeypatch.setattr(evidence, "queue", lambda lines, profile: queues[lines])
+    assert evidence.gather("now", store, workers=1, profile="base") == {}
+    assert all((store.records / spec.name).exists() for spec in wanted)
+    assert not store.find(small(64).at(10)).model.exists() and not store.find(later[0])
+    assert evidence.gather("all", store, workers=1, profile="base") == {}
+    assert all((store.records / spec.name).exists() for spec in later)
+    assert not store.find(small(64).at(11)).model.exists()
+
+
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
         evidence.chosen(["G11"])

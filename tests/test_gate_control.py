@@ -259,6 +259,19 @@ def test_random_architectures_have_the_wanted_cost(ratio):
         assert not np.allclose(shares[0], shares[1])
 
 
+def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
+    sizes = {(0, "heads"): 4, (0, "ffn"): 30, (1, "heads"): 4, (1, "ffn"): 30}
+    numbers = [1, 12, 4, 3]
+    drawn = [gates.random_of_sizes(sizes, numbers, seed) for seed in range(400)]
+    ends = np.cumsum(list(sizes.values()))[:-1]
+    for on in drawn:
+        assert on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
+    assert np.array_equal(drawn[3], gates.random_of_sizes(sizes, numbers, 3))
+    share = np.mean(drawn, 0)  # each part of a region has the same chance
+    wanted = np.repeat([1 / 4, 12 / 30, 1, 3 / 30], list(sizes.values()))
+    assert np.abs(share - wanted).max() < 0.12 and (share[34:38] == 1).all()
+
+
 # ---- mistakes ----
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)

@@ -16,6 +16,7 @@ from torch import nn
 
 from lib.model.options import settled
 from lib.model.parts import base, set_dropout
+from lib.model.surgery import operate
 from lib.runs import paths
 from lib.runs.store import say
 from lib.train import loop, losses
@@ -447,6 +448,16 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
             (0.5 * factor, 0.0, 1),
         ]
     assert torch.equal(model.bert.pooler.dense.weight, before)
+
+
+def test_taps_of_ghosts_have_a_rate_of_their_own(tiny):
+    model = tiny("bert")
+    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3})
+    taps = {id(p) for name, p in model.named_parameters() if name.endswith("convolution.weight")}
+    (usual,) = loop.parameter_groups(model, train(), ())
+    rest, own = loop.parameter_groups(model, train(taps=0.25), ())
+    assert taps and {id(p) for p in own["params"]} == taps and own["lr"] == 0.25
+    assert rest["lr"] == usual["lr"] and len(rest["params"]) + len(taps) == len(usual["params"])
 
 
 def test_batches_of_ones_own(tiny, tmp_path):

@@ -201,6 +201,19 @@ def test_random_architectures_of_the_same_cost(store):
     assert found["flops"] == pytest.approx(runs[0].metrics["flops"])
 
 
+def test_random_parts_in_the_numbers_of_a_search(store):
+    """Each layer keeps as many heads and neurons as the search, and the cost is the same."""
+    found = search().at(0)
+    alone = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
+    sized = Spec("random_architecture", {"gates": GATES}, {"start": teacher(), "search": search()})
+    nets = [made(store, spec).metrics for spec in (found, sized.at(0), alone.at(0))]
+    counts = [gated.counts(net["architecture"]) for net in nets]
+    assert counts[0] == counts[1] != counts[2]
+    assert nets[0]["architecture"] != nets[1]["architecture"]
+    assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
+    assert made(store, cut(sized).at(0)).metrics["flops"] == pytest.approx(nets[0]["flops"])
+
+
 def test_from_a_larger_teacher(store):
     """Procedure A: a general student, a deeper and wider teacher, two stages of search; its
     projection is not kept.

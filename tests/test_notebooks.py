@@ -195,7 +195,7 @@ def test_what_papermill_injected_is_checked():
     [
         (
             ["run", "--profile", "mni"],
-            "unknown profile: 'mni'; did you mean 'mini'? (allowed: toy, mini, paper)",
+            "unknown profile: 'mni'; did you mean 'mini'? (allowed: toy, mini, base, paper)",
         ),
         (["run", "gostbert_t03_pruned_vs_ghost"], "did you mean 'ghostbert_t03_pruned_vs_ghost'"),
         (["show", "finetune-nothing"], "'finetune-nothing' is part of 0 runs"),

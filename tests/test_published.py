@@ -114,10 +114,11 @@ def test_misses_are_told_by_place():
 @pytest.mark.parametrize("paper", PAPERS)
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
     told = published.deviations(paper)
-    assert list(told) == ["toy", "mini", "paper"]
+    assert list(told) == ["toy", "mini", "base", "paper"]
     assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(told["mini"])
     assert not any("1/256" in line for line in told["paper"])
     assert all(len(set(lines)) == len(lines) > 2 for lines in told.values())
+    assert any("MNLI, QQP and QNLI" in line and "never judged" in line for line in told["base"])
 
 
 def test_deviations_have_parts():
@@ -125,10 +126,10 @@ def test_deviations_have_parts():
     assert "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
 
 
-def test_trainings_of_three_scales_stand_in_one_table():
+def test_trainings_of_four_scales_stand_in_one_table():
     made = grids.TEACHER
-    assert [train.epochs for train in made.values()] == [6, 3, 3]
-    assert [train.pad_to for train in made.values()] == [0, 0, 128]
+    assert [train.epochs for train in made.values()] == [6, 3, 3, 3]
+    assert [train.pad_to for train in made.values()] == [0, 0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
         grids.tasks("tou", own={"toy": ("CoLA",)})
     assert grids.seeds("toy", [7], own={"toy": (0,)}) == (7,)

@@ -31,6 +31,7 @@ NAME = "finetune-000000000000/10"
 @pytest.fixture
 def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a stand-in."""
+    monkeypatch.setattr(verify.planned, "lines", lambda profile: [])
     run, described = tmp_path / "run", data.describe("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)

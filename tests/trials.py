@@ -198,26 +198,24 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     line |= {"task": task_name, "seed": seed, "model": trial.model, "metric": metric}
     line |= {"rows": len(split), "score": 100 * score, "error": 50 * margin, "chance": 100 * least}
     line["core_seconds"] = sum(cost(store, each) for each in {trial.spec, *ancestry([trial.spec])})
-    why = []
-    if answers < 2 or score < least + margin:
-        why.append("at chance")
+    faults = {"at chance": answers < 2 or score < least + margin}
     if trial.whole:
-        both = bag_of_words(task, train, split), cosine(task, train, split)
-        line["untrained"] = 100 * max(least, *both)
-        line["far"] = (score - max(least, *both)) / error(metric, score, JUDGED[task_name])
+        most = max(least, bag_of_words(task, train, split), cosine(task, train, split))
+        line |= {"untrained": 100 * most}
+        line["far"] = (score - most) / error(metric, score, JUDGED[task_name])
         level = published.table("ghostbert", "table1").iloc[0][task_name] / 100
-        why += ["not above what needs no training"] * (score < max(both) + margin)
-        why += ["below the printed level"] * (score - least < NEAR * (level - least))
+        faults["not above what needs no training"] = score < most + margin
+        faults["below the printed level"] = score - least < NEAR * (level - least)
     else:
-        teacher = store.find(grids.teacher("base", task_name).at(seed), weights=True)
-        best = scored(teacher, grids.teacher("base", task_name), task, split)[0]
+        whole = grids.teacher("base", task_name).at(seed)
+        best, _ = scored(store.find(whole, weights=True), whole, task, split)
         line["teacher"] = 100 * best
-        why += ["less than half of its teacher"] * (score - least < (best - least) / 2)
+        faults["less than half of its teacher"] = score - least < (best - least) / 2
     if trial.rival:
         own, other = (last_loss(store, each.parents["start"]) for each in (trial.spec, trial.rival))
         line["loss"] = own / other
-        why += ["its ghosts are not mended"] * (own > MENDED * other)
-    why = [] if trial.may_fail else why
+        faults["its ghosts are not mended"] = own > MENDED * other
+    why = [name for name, there in faults.items() if there and not trial.may_fail]
     return line | {"passes": "no" if why else "yes", "why": "; ".join(why)}
 
 

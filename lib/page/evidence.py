@@ -13,7 +13,6 @@ Weights that no missing run of the profile needs are deleted, so that a round fi
 
 import shutil
 from collections import Counter
-from functools import cache
 from itertools import chain, groupby, zip_longest
 
 from lib.measure.claims import seeds
@@ -76,7 +75,6 @@ def lines(profile: str, names=()) -> list[planned.Line]:
     return [line for line in every if line.claim in ids]
 
 
-@cache
 def made(profile: str, page: str) -> list[dict]:
     """Return the rows of a page's grid at a profile."""
     (path,) = notebook.find([page])

@@ -17,6 +17,8 @@ import pandas as pd
 from lib import data
 from lib.measure import metrics
 from lib.page import checks, claims, evidence, notebook
+from lib.papers import planned
+from lib.papers.grids import PROFILES
 from lib.runs import paths
 from lib.runs.committed import FILES, FIX, changed, seen
 from lib.runs.execute import one_line
@@ -78,12 +80,14 @@ def runs(store):
     Where only the same run in float32 is recorded (`Spec.twin`), it is named.
 
     The id of a claim stands for a page. A page at `paper` has its variable `grid` alone, since what
-    else it looks up is of mini.
+    else it looks up is of mini; at a profile with a plan it has the rows of its lines.
     """
     grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
     for page in (path.stem for path in notebook.find()):
         grids[page, claims.SCALE] = claims.planned(page, claims.SCALE)
         grids[page, "paper"] = checks.made(page)
+    plans = (name for name in PROFILES if planned.lines(name))
+    grids |= {(p, name): evidence.made(name, p) for name in plans for p in planned.pages(name)}
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
         {(*at, labels(r), str(r["spec"].seed), named(r["spec"], store)) for *at, r in every}

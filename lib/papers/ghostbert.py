@@ -170,6 +170,29 @@ def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
     return finetuned(profile, task, Spec("finetune", first, {"start": start}))
 
 
+def controls(profile, ghosts, lr=0.0):
+    """Return {row of Table 4: f(profile, task, m) -> its Spec} of the controls at a profile.
+
+    They are the model without ghosts, and both models with labels in both stages. Only the profiles
+    in TWICE have them.
+    """
+    made = {
+        "Prune": partial(student, lr=lr),
+        "Prune, labels twice": partial(labelled, lr=lr),
+        "GhostBERT, labels twice": partial(labelled, ghosts=ghosts, lr=lr),
+    }
+    return made if S.TWICE[profile] else {}
+
+
+def augmentations(profile, tasks, seed):
+    """Return rows of the augmented texts of some tasks, made once or, where it draws, at a seed."""
+    made = {task: grids.augmentation(profile, task) for task in tasks}
+    return [
+        {"task": task, "spec": spec if spec.seed is not None else spec.at(seed)}
+        for task, spec in made.items()
+    ]
+
+
 def named(profile, task, m, model, family="bert", **more):
     """Return the Spec of a model by its name.
 
