@@ -130,7 +130,8 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
         ends = None if few or row.low != row.low else [[row.gain - row.low], [row.high - row.gain]]
-        y = order.index(row.at) + 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
+        side = measured.index(row.source) - (len(measured) - 1) / 2 if row.source in measured else 0
+        y = order.index(row.at) + 0.2 * side
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
