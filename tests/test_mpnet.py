@@ -165,6 +165,13 @@ def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logi
     assert found == kept["heads"]
 
 
+def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
+    model, theirs = pair(tiny)
+    for each in (model, theirs):
+        operate(each, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
+    assert torch.equal(logits(model, sentences("mpnet")), logits(theirs, sentences("mpnet")))
+
+
 def test_parts_that_are_kept_after_a_cut_have_their_columns_too(tiny, sentences, logits):
     model, theirs = pair(tiny)
     ranks = torch.rand(2, A, generator=torch.Generator().manual_seed(3))

@@ -54,7 +54,7 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
         for spec in every_spec(PAGES, "paper")
         if "surgery" in spec.args
     }
-    widths = {family: set() for family in FAMILIES}
+    widths = {family: set() for family in grids.families("paper")}
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
         options = {op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery}
@@ -246,7 +246,8 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
-    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), family).at(1)
+    kind = "bert" if family == "mpnet" else family  # No table of the paper has an MPNet.
+    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), kind).at(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     assert isinstance(model, classes(family)[1])

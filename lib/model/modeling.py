@@ -9,7 +9,6 @@ from functools import cache
 
 import transformers
 
-from .mpnet import arrange
 from .surgery import operate
 
 FAMILIES = ("Bert", "Roberta", "Electra", "MPNet")
@@ -31,7 +30,6 @@ def __getattr__(name):
 
     def __init__(self, config):
         base.__init__(self, config)
-        arrange(self)
         for op in config.surgery:
             operate(self, op)
 

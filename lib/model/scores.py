@@ -9,6 +9,7 @@ Shapes: B batch, T tokens, A heads, D head size, L layers.
 
 from contextlib import contextmanager
 
+from torch.compiler import is_exporting
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -45,9 +46,10 @@ def maps(scores, drop):
     """Return drop(softmax over the keys) of scores [B, A, T, T].
 
     Along a short last axis a CPU takes the softmax element by element. Along the first axis it
-    works in vectors, ten times as fast. So short rows of keys are moved there, and back as a view.
+    works in vectors, ten times as fast. So short rows of keys are moved there, and back as a view;
+    not in an exported graph, which takes rows of any length.
     """
-    if scores.shape[-1] >= SHORT or scores.device.type != "cpu":
+    if is_exporting() or scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return drop(scores.softmax(-1))
     return drop(scores.permute(3, 0, 1, 2).contiguous().softmax(0)).permute(1, 2, 3, 0)
 

@@ -17,6 +17,7 @@ from .gates import attach
 from .ghost import add as ghost
 from .int8 import quantise
 from .mix import add as mix
+from .mpnet import arrange
 from .options import known
 from .parts import surgery
 from .stack import stack, trigram
@@ -49,7 +50,7 @@ def operate(model, op, **more):
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise ValueError(f"{name} after {done['op']}: leave one out")
-    report = change(model, **{k: v for k, v in op.items() if k != "op"}, **more)
+    report = change(arrange(model), **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report
 

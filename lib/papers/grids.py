@@ -88,9 +88,13 @@ def checkpoint(name):
 
 
 def families(name):
-    """Return the kinds of encoder that a profile has. A reader's model is of one kind."""
+    """Return the kinds of encoder that a profile has.
+
+    A reader's model is of one kind. An MPNet, which no paper has, stands for a BERT.
+    """
     if folder := of(name, "model"):
-        return (shape_of(folder).family,)
+        kind = shape_of(folder).family
+        return (kind if kind in S.CHECKPOINTS["paper"] else "bert",)
     return tuple(S.CHECKPOINTS.get(profile_of(name).name, ("bert",)))
 
 
