@@ -375,6 +375,7 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
+    alone = [r for r in alone if [r.task] != sound]  # One task is no mean, and stands once.
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
