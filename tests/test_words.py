@@ -201,9 +201,13 @@ def test_a_comparison_that_stands_twice_has_one_value():
     twins = [line for line in LINES if line["same_as"]]
     assert len(twins) >= 10 and not [line for line in twins if line["family"]]
     for line in (line for line in twins if line["low"]):
-        where = line["same_as"], line["task"], line["profile"]
-        own = [x for x in LINES if (x["claim"], x["task"], x["profile"]) == where and x["low"]]
-        sizes = [abs(number(x, "estimate")) for x in own]
+        where = line["same_as"], line["profile"]
+        own = [x for x in LINES if (x["claim"], x["profile"]) == where and x["low"]]
+        sizes = [abs(number(x, "estimate")) for x in own if x["task"] == line["task"]]
+        parts = line["task"].split("/")  # The other claim may have the tasks of a mean alone.
+        for cell in {x["cell"] for x in own} if len(parts) > 1 else ():
+            of = [number(x, "estimate") for x in own if x["cell"] == cell and x["task"] in parts]
+            sizes += [abs(np.mean(of))] if len(of) == len(parts) else []
         assert any(np.isclose(abs(number(line, "estimate")), sizes)), (line["claim"], line["cell"])
 
 
