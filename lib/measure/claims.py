@@ -241,7 +241,7 @@ class Verdict:
     def __str__(self):
         """Return the size of the first cell that was measured, or that it was not."""
         first = self.first
-        return first.ours if first and not first.reason else NOT_MEASURED
+        return first.ours if first and first.estimate and not first.reason else NOT_MEASURED
 
 
 def correct(results: list[Result], others: list[float]) -> list[Result]:
