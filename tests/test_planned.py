@@ -1,4 +1,4 @@
-"""A grid has the planned seeds of the comparisons that name its rows, and `gaps` uses these alone."""
+"""A grid has the planned seeds of the comparisons that name its rows; `gaps` uses these alone."""
 
 from dataclasses import replace
 from types import SimpleNamespace
