@@ -13,7 +13,8 @@ import pytest
 from nbconvert.filters import markdown2html
 
 from lib.measure import compare
-from lib.measure.claims import Verdict
+from lib.measure.cells import cell
+from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
 from lib.page import artefact, plot, sheet, tables, verdicts
 from lib.page.tables import Runs
@@ -226,7 +227,8 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     axis.set_title("T")
     axis.plot([1, 2])
     page.figure(figure, pd.DataFrame({"x": [1]}))
-    page.finish([Verdict("Sizes:", "CONFIRMED", "2 | 3; 4", "well")], {"toy": ["Smaller."]})
+    sizes = Verdict("Sizes:", word="equal", measured="2 | 3; 4", note="so be it")
+    page.finish([sizes], {"toy": ["Smaller."]})
     cells = [
         {"cell_type": "markdown", "metadata": {"tags": ["title"]}, "source": ["# Old\n", "Why?"]},
         {
@@ -243,12 +245,19 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         "source": ["See [b](b.ipynb), not `](c.ipynb)`"],
     }
     cells.insert(1, link)
-    found = verdicts.answers([Verdict("G1", "OPEN", "", kind="finding")])
+    result = Result("G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning")
+    found = verdicts.answers([Verdict("G1", (result,), kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     text = sheet.light({"cells": cells}, "GhostBERT: New", body)
-    parts = ["# GhostBERT: New", "- G1: Ghosts on a pruned", "Why?", ">Read</", "- \\* a \\| b \\*"]
+    parts = [
+        "# GhostBERT: New",
+        "Ghosts minus pruning: not measured (not run yet).",
+        "Why?",
+        ">Read</",
+        "- \\* a \\| b \\*",
+    ]
     parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]
-    parts += ["## Verdicts", "**Sizes:**", "2 \\| 3<br>4", "Smaller."]
+    parts += ["## Comparisons", "**Sizes:**", "2 \\| 3; 4", "= equal</span> so be it", "Smaller."]
     assert "See [b](b.page.md), not `](c.ipynb)`" in text
     assert f"[`notebooks/{NAME}.ipynb`](../../notebooks/{NAME}.ipynb)" in text
     places = [text.index(part) for part in parts]

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from index import index
@@ -16,6 +17,8 @@ from nbconvert.filters import markdown2html
 from lib import data
 from lib.__main__ import main
 from lib.measure import claims as verdict
+from lib.measure.cells import cell
+from lib.measure.stats import Estimate
 from lib.page import artefact, equation, notebook, report, verdicts
 from lib.runs import paths
 
@@ -82,14 +85,14 @@ def test_skeleton():
 
 def test_thin():
     for path in NOTEBOOKS:
-        for cell in json.loads(path.read_text())["cells"]:
-            if cell["cell_type"] == "code":
+        for part in json.loads(path.read_text())["cells"]:
+            if part["cell_type"] == "code":
                 # a grid is the experiment itself, and stands in the notebook alone
-                grid = "grid" in cell["metadata"].get("tags", [])
-                assert len(cell["source"]) <= (50 if grid else 30), (
+                grid = "grid" in part["metadata"].get("tags", [])
+                assert len(part["source"]) <= (50 if grid else 30), (
                     f"{path.stem}: part it, or move it to lib"
                 )
-                nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
+                nodes = list(ast.walk(ast.parse("".join(part["source"]))))
                 assert not any(isinstance(n, ast.ClassDef) for n in nodes), path.stem
                 assert all(
                     n.end_lineno - n.lineno < (36 if n.name == "grid" else 14)
@@ -110,16 +113,17 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)},
         {"mini": ("no larger teacher",)},
     )
-    recorded = verdict.Verdict("G1", "OPEN", "", scale="at mini scale", kind="finding")
+    recorded = verdict.Verdict("G1", profile="mini", kind="finding")
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
-        ([verdict.Verdict("sizes", "CONFIRMED", "1.0")], {"toy": ["generated"]}),
+        ([verdict.Verdict("sizes", word="equal", measured="1.0")], {"toy": ["generated"]}),
         ([], {"toy": ["generated"]}),
     ):
         artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(judged, own, more)
         assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
-        judged_at = "at mini scale, where claims are judged (2)</summary><ul><li>few rows"
-        assert (judged_at in shown[-1].replace("\n", "")) == ("mini" in told)
+        judged_at = "at the profile mini, where comparisons are made (2)</summary>"
+        assert (judged_at in shown[-1]) == ("mini" in told)
+        assert ("<li>few rows" in shown[-1]) == ("mini" in told)
 
 
 def test_parameters_are_typed_and_told():
@@ -216,13 +220,16 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
         data.load(data.describe("glue", "SST-2", 100))
 
 
-def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, shown):
-    told = "a > b: +0.1 points (2 of 5 seeds)"
+def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, shown):
+    """A page has no legend of its own: it names the page that explains the words."""
+    e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
+    told = {"sentence": "a minus b on SST-2", "printed": 2.0, "holm": 0.02}
+    result = verdict.Result("G1", cell("a > b"), "SST-2", e, 3, 3, **told)
+    few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [
-        verdict.Verdict("G1", "OPEN", told, kind="finding"),
-        verdict.Verdict("a", "CONFIRMED", "1"),
-        verdict.Verdict("b", "CONTRADICTED", "1"),
-        verdict.Verdict("G2", "CONFIRMED", "", kind="finding", p=0.01, holm=0.02),
+        verdict.Verdict("G1", (result, few), profile="mini", kind="finding"),
+        verdict.Verdict("a", word="equal", measured="1"),
+        verdict.Verdict("b", word="differs", measured="2"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
@@ -230,39 +237,42 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
     report.publish("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
-    counts = "indings: 1 held, 1 open; arithmetic checks: 1 of 2"
-    assert counts in shown[-1] and counts in card and "G1 … open" in card
-    assert told.replace(">", "&gt;") in shown[-1] and ">= equal<" not in card
-    assert "p = 0.01, 0.02 after Holm" in shown[-1]
-    texts = [line for _, _, line in verdict.WORDS.values()]
-    assert all(
-        text in html.unescape(page)
-        for text in [*texts, *verdict.READING]
-        for page in (shown[-1], index)
+    told = (
+        "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: agrees (weaker than printed) †."
     )
-    told = [
-        f"| {mark} {word.replace('_', ' ').lower()} | {line} |"
-        for word, (mark, _, line) in verdict.WORDS.items()
-    ]
-    told = "\n".join(["| word | meaning |", "|---|---|", *told, "", " ".join(verdict.READING)])
-    assert told in (paths.ROOT / "README.md").read_text()
+    assert told in html.unescape(card)
+    body = notebook.provenance(tmp_path / "toy", name)
+    assert body["counts"] == (
+        "Comparisons: 1 agrees, 1 not measured; printed numbers: 1 of 2 equal"
+    )
+    page = html.unescape(re.sub("<[^>]*>", "", shown[-1]))
+    assert (
+        "agrees (weaker than printed) †" in page
+        and "Printed numbers computed again: 1 of 2" in page
+    )
+    assert "2 of at least 3 seeds are there" in page and "explained on the page 90_claims" in page
+    assert "the interval lies in the region" not in page
+    lines = [line for _, line in verdict.WORDS.values()]
+    plain = html.unescape(index)
+    assert all(" ".join(text.split()) in plain for text in [*lines, *verdict.READING])
+    (of_90,) = (path for path in NOTEBOOKS if path.stem == "90_claims")
+    assert "READING, WORDS" in of_90.read_text() and "in WORDS.items()" in of_90.read_text()
+    rows = re.findall(
+        r"^\| ([^\w\s]) ([a-z ]+) \| .+ \|$", (paths.ROOT / "README.md").read_text(), re.M
+    )
+    marks = {word: mark for mark, word in rows}
+    assert marks == {word: mark for word, (mark, _) in verdict.WORDS.items()}
 
 
 def test_badges_differ_by_more_than_colour():
-    words = {"finding": verdict.WORDS, "arithmetic": verdict.CHECKS}
-
-    def badge(word, kind):
-        shown = verdicts.ENVIRONMENT.get_template("verdicts.html.j2").module
-        return str(shown.badge(word, kind))
-
-    told = {
-        kind: {re.sub("<[^>]*>", "", badge(word, kind)) for word in found}
-        for kind, found in words.items()
-    }
-    assert len(set.union(*told.values())) == sum(map(len, words.values()))
-    assert len({text[0] for text in told["finding"]}) == len(words["finding"])
-    square = badge("CONFIRMED", "arithmetic")
-    assert 'class="badge arithmetic"' in square and "CONFIRMED" not in square
+    shown = verdicts.ENVIRONMENT.get_template("verdicts.html.j2").module
+    every = verdict.WORDS | verdict.CHECKS
+    badges = {word: str(shown.badge(word)) for word in every}
+    texts = {word: re.sub("<[^>]*>", "", badge).strip() for word, badge in badges.items()}
+    assert all(text.endswith(f" {word}") for word, text in texts.items())
+    assert len({text[0] for text in texts.values()}) == len(every)
+    slugs = {re.search('class="badge ([^"]+)"', badge)[1] for badge in badges.values()}
+    assert len(slugs) == len(every) and not [slug for slug in slugs if " " in slug]
 
 
 def test_commands_of_the_readme_name_one_notebook_each():

@@ -8,6 +8,7 @@ from scipy import stats as sp
 from sklearn import metrics as sk
 
 from lib.measure.stats import (
+    LeaveOneOut,
     Pair,
     contrast,
     draw_weights,
@@ -226,3 +227,29 @@ def test_many_clusters_are_fast():
     start = time.process_time()
     paired_difference(pairs)
     assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize("metric", METRICS[:4])
+def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
+    rng, n = np.random.default_rng(2), 90
+    cluster = np.unique(rng.integers(0, 40, n), return_inverse=True)[1]
+    lean = LeaveOneOut(cluster)
+    weights = np.concatenate([*lean.dense()])
+    assert len(lean) == len(weights) == 2 + cluster.max() and (weights[0] == 1).all()
+    assert np.array_equal(weights[1:], cluster != np.arange(cluster.max() + 1)[:, None])
+    x = rng.normal(size=(n, 3))
+    np.testing.assert_allclose(lean @ x, weights @ x, atol=1e-12)
+    assert np.array_equal(lean.sum(1), weights.sum(1))
+    assert np.array_equal(lean.sum(1, keepdims=True), weights.sum(1, keepdims=True))
+    pair = noisy(metric, n)[0]
+    told = metric, [pair.a, pair.b], pair.labels
+    np.testing.assert_allclose(
+        weighted_score(*told, lean), weighted_score(*told, weights), atol=1e-12
+    )
+
+
+def test_nothing_is_drawn_at_random():
+    """Two calls, and another order of the pairs, give the same bits or nearly so."""
+    one, two = paired_difference(noisy("f1")), paired_difference(noisy("f1")[::-1])
+    assert (one.low, one.high, one.p) == pytest.approx((two.low, two.high, two.p), rel=1e-12)
+    assert one == paired_difference(noisy("f1"))

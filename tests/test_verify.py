@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,6 +63,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
     monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))
     monkeypatch.setattr(verify.claims, "judged", judged)
+    monkeypatch.setattr(verify.claims, "SCALES", ("mini",))
     monkeypatch.setattr(verify.claims, "posted", lambda text, found: f"{len(found)} claims")
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
@@ -77,12 +79,12 @@ def grid(seeds):
 def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
     values = [run.metrics["tokens"] for run in store.recorded()]
-    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, len(values), 1, 0.1, 0.2)
-    one = Result(cell("a > b"), "RTE", e, len(values), len(values), 2.1)
-    return {"G1": Verdict("G1", "PARTIAL", "", p=0.012, results=(one,)), "G2": UNMEASURED}
-
-
-UNMEASURED = Verdict("G2", "NOT_RUN", "not measured")
+    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2)
+    told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
+    one = Result("G1", cell("a > b"), "RTE", e, len(values), len(values), **told)
+    few = replace(one, cell=cell("c > d"), estimate=None, done=0, printed=None, holm=None)
+    found = Verdict("G1", (one, few), profile="mini", kind="finding")
+    return {"G1": found, "G10": Verdict("G10", word="equal", measured="12 computed, 12 printed")}
 
 
 def body(records, part, change, sign=True):
@@ -155,11 +157,15 @@ DAMAGE = {
     "runs more": lambda at: changed(at / "runs.csv", "G1,mini.*\n", r"\g<0>G1,paper,,0,a-0/0\n"),
     "runs no text": lambda at: bit(at / "runs.csv", -2, 0x80),
     "verdicts gone": lambda at: (at / "verdicts.csv").unlink(),
-    "verdicts word": lambda at: changed(at / "verdicts.csv", "NOT_RUN", "CONFIRMED"),
+    "verdicts word": lambda at: changed(at / "verdicts.csv", "not measured", "agrees"),
+    "verdicts sentence": lambda at: changed(at / "verdicts.csv", "a minus b", "b minus a"),
+    "verdicts less": lambda at: changed(at / "verdicts.csv", "G1,c > d.*\n", ""),
+    "arithmetic gone": lambda at: (at / "arithmetic.csv").unlink(),
+    "arithmetic word": lambda at: changed(at / "arithmetic.csv", "equal", "differs"),
     "verdicts estimate": lambda at: changed(at / "verdicts.csv", r"7\.0", "7.000002"),
     "verdicts interval": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.25"),
     "verdicts no number": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.2x"),
-    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2 of 2,2.1", ",3 of 2,2.1"),
+    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",3,2,2,agrees", ",4,2,2,agrees"),
     "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
     "README no text": lambda at: bit(at.parent / "README.md", -1, 0x80),
     "page number": lambda at: changed(at.parent / "figures/mini/a.page.md", "A", "B"),
@@ -172,6 +178,7 @@ DAMAGE = {
 }
 ARRAYS = "predictions.safetensors"
 PLACES = {"runs": "runs.csv", "verdicts": "verdicts.csv", "README": "README.md"}
+PLACES |= {"arithmetic": "arithmetic.csv"}
 PLACES |= {"page": ".page.md", "digests": "digests.json", "table": "x/table.csv", "files": "README"}
 
 
@@ -213,15 +220,11 @@ def test_swapped_pictures_are_told(records, capsys):
 
 
 def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
-    changed(
-        records / "verdicts.csv",
-        r"points,INCONCLUSIVE,7\.0,1\.23456789",
-        "points,INCONCLUSIVE,9.5,1.5",
-    )
+    changed(records / "verdicts.csv", r",7\.0,1\.23456789", ",9.5,1.5")
     main(["verify"])
     found = capsys.readouterr().out
     assert (
-        "G1, a > b, RTE, points: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5"
+        "G1, a > b, RTE, mini: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5"
         in found
     )
     changed(records / "runs.csv", r"task=RTE,10,finetune-\w+/10", "task=RTE,10,finetune-0/10")
@@ -231,7 +234,7 @@ def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
 
 
 def test_numbers_of_another_machine_are_near_enough(records):
-    changed(records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.2399,9.004")
+    changed(records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.23450,9.00004")
     assert main(["verify"]) == 0
 
 
@@ -244,11 +247,20 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
         f"some_page,paper,m=3; task=RTE,10,{SPEC.name}",
     ]
     head, *found = (records / "verdicts.csv").read_text().splitlines()
-    assert head == verify.COLUMNS["verdicts.csv"] and found == [
-        "G1,verdict,,,PARTIAL,,,,,,0.012,",
-        "G1,a > b,RTE,points,INCONCLUSIVE,7.0,1.23456789,9.0,2 of 2,2.1,,",
-        "G2,verdict,,,NOT_RUN,,,,,,,not measured",
-    ]
+    assert head == verify.COLUMNS["verdicts.csv"]
+    first, second = (dict(zip(head.split(","), each, strict=True)) for each in csv.reader(found))
+    wanted = {"claim": "G1", "cell": "a > b", "task": "RTE", "profile": "mini"}
+    wanted |= {"family": "ghostbert", "sentence": "a minus b", "unit": "points"}
+    wanted |= {"no_effect": "0.0", "region_low": "0.0", "region_high": "", "estimate": "7.0"}
+    wanted |= {"low": "1.23456789", "high": "9.0", "printed": "2.1", "interest": "", "seeds": "3"}
+    assert wanted.items() <= first.items()
+    assert second["cell"] == "c > d" and second["word"] == "not measured" and not second["low"]
+    assert (second["reason"], second["family"], second["p"]) == ("not run yet", "", "")
+    head, *found = (records / "arithmetic.csv").read_text().splitlines()
+    assert head == verify.COLUMNS["arithmetic.csv"] and len(found) == 1
+    assert found[0].startswith("G10,ghostbert,") and found[0].endswith(
+        'equal,"12 computed, 12 printed"'
+    )
 
 
 def test_files_are_written_of_sound_records_alone(records, capsys):

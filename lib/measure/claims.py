@@ -241,7 +241,7 @@ class Verdict:
     def __str__(self):
         """Return the size of the first cell that was measured, or that it was not."""
         first = self.first
-        return first.ours if first and not first.reason else NOT_MEASURED
+        return first.ours if first and first.estimate and not first.reason else NOT_MEASURED
 
 
 def correct(results: list[Result], others: list[float]) -> list[Result]:
@@ -375,6 +375,7 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
+    alone = [r for r in alone if [r.task] != sound]  # One task is no mean, and stands once.
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 

@@ -1,0 +1,212 @@
+"""A grid has the planned seeds of the comparisons that name its rows; `gaps` uses these alone."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import made_up
+
+from lib import data
+from lib.measure.cells import fits, parsed, scored
+from lib.page import checks, notebook, planned
+from lib.page.planned import Planned, cells_of, pair, seeded
+from lib.page.tables import Runs
+from lib.papers import grids
+from lib.runs.spec import Spec
+
+SPEC = Spec("fineprune", {"data": {"task": "SST-2"}})
+PLANS = (
+    Planned("G1", parsed("a > b @ m=3")[0], (10, 11, 12), ()),
+    Planned("G2", parsed("a > c")[0], (20, 21), ("c",)),
+    Planned("G3", parsed("noise :: d > a @ m=9")[0], (30,), ()),
+)
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Cells of a made-up page, at mini."""
+    monkeypatch.setattr(planned, "cells_of", lambda page, scale: PLANS if page == "page" else ())
+
+
+def rows(*models, seeds=(0, 1), step="fineprune", **labels):
+    return [
+        {"model": model, "task": "SST-2", "seed": seed, **labels}
+        | {"spec": Spec(step, {"data": {"task": "SST-2", "of": model}}).at(seed)}
+        for model in models
+        for seed in seeds
+    ]
+
+
+def seeds_of(found):
+    by = {}
+    for row in found:
+        assert row["spec"].seed == row["seed"]
+        by.setdefault(row["model"], []).append(row["seed"])
+    return by
+
+
+def test_a_row_has_the_union_of_the_seeds_of_all_cells_that_name_it(plans):
+    found = seeded("page", "mini", rows("a", "b", "c", "e", m=3))
+    assert seeds_of(found) == {
+        "a": [10, 11, 12, 20, 21],
+        "b": [10, 11, 12],
+        "c": [20, 21],
+        "e": [0, 1],  # No cell names it.
+    }
+    at_nine = seeds_of(seeded("page", "mini", rows("a", "b", "d", m=9)))
+    assert at_nine == {"a": [20, 21, 30], "b": [0, 1], "d": [30]}
+
+
+def test_rows_differ_by_their_seed_and_spec_alone(plans):
+    made = rows("a", m=3, more="kept")
+    for row in seeded("page", "mini", made):
+        assert row | {"seed": 0, "spec": made[0]["spec"]} == made[0]
+        assert row["spec"].id == made[0]["spec"].id
+
+
+def test_a_page_without_such_cells_and_a_profile_without_a_plan_are_left(plans):
+    made = rows("a", "b", m=3)
+    assert seeded("another", "mini", made) == made
+    for scale in ("toy", "paper"):
+        assert seeded("page", scale, made) == made
+
+
+def test_a_row_without_a_seed_is_left(plans):
+    once = [{"model": "a", "m": 3, "spec": SPEC}, {"model": "a", "m": 3, "seed": 4, "spec": SPEC}]
+    assert seeded("page", "mini", once) == once
+
+
+def test_a_cell_of_scores_names_no_search(plans):
+    """A search stands under its network's name, and scores no model. A measure names it too."""
+    assert seeds_of(seeded("page", "mini", rows("a", m=3, step="nas_search"))) == {"a": [0, 1]}
+    assert seeds_of(seeded("page", "mini", rows("d", m=9, step="nas_search"))) == {"d": [30]}
+
+
+# ---- THE GRIDS OF THE PAGES
+
+NOTEBOOKS = [path for path in notebook.find() if cells_of(path.stem, "mini")]
+
+
+@pytest.fixture(autouse=True)
+def official():
+    with data.planning(look=False):
+        yield
+
+
+def lacking(path):
+    """[(claim, cell, model, seeds)] that a cell plans and the grid of its page at mini lacks."""
+    grid = [
+        row
+        for made in notebook.planned(path, {"profile": "mini"}).values()
+        for row in made
+    ]  # fmt: skip
+    found = []
+    for plan in cells_of(path.stem, "mini"):
+        for label, where in plan.cell.models:
+            own = [row for row in grid if fits(row, label, where)]
+            own = [row for row in own if plan.cell.measure or scored(row["spec"])]
+            places = {}
+            for row in own:
+                if row.get("seed") is not None and row["spec"].seed is not None:
+                    about = {k: repr(v) for k, v in row.items() if k not in ("seed", "spec")}
+                    place = row["spec"].id, *sorted(about.items())
+                    places.setdefault(place, set()).add(row["seed"])
+            for there in places.values():
+                if rest := {*plan.seeds} - there:
+                    found.append((plan.claim, plan.cell.text, label, sorted(rest)))
+    return found
+
+
+def test_many_pages_have_planned_cells():
+    assert len(NOTEBOOKS) >= 20
+    assert {plan.claim for path in NOTEBOOKS for plan in cells_of(path.stem, "mini")} >= {
+        "G1", "E1", "B1", "N1"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
+    assert lacking(path) == []
+
+
+def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
+    """Else the test above could not fail."""
+    (path,) = notebook.find(["ghostbert_t03_pruned_vs_ghost"])
+    last = checks.seeds("G1")[-1]
+
+    def less(page, scale, made):
+        return [row for row in seeded(page, scale, made) if row.get("seed") != last]
+
+    monkeypatch.setattr(notebook, "seeded", less)
+    assert {seed for *_, seeds in lacking(path) for seed in seeds} == {last}
+    monkeypatch.setattr(notebook, "seeded", lambda page, scale, made: made)
+    assert any(lacking(path) for path in NOTEBOOKS)
+
+
+def test_seeds_that_a_reader_asks_for_are_the_seeds():
+    (path,) = notebook.find(["ghostbert_t03_pruned_vs_ghost"])
+    grid = notebook.planned(path, {"profile": "mini", "seeds": [3]})["grid"]
+    assert {row["seed"] for row in grid} == {3}
+
+
+def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
+    for path in NOTEBOOKS:
+        for plan in cells_of(path.stem, "mini"):
+            same = checks.described(plan.claim, plan.cell.text)["same_as"]
+            assert plan.seeds == checks.seeds(same or plan.claim), plan
+
+
+# ---- PICTURES AND TABLES
+
+
+def test_the_cell_of_two_models_is_found(plans):
+    a, b, c = (rows(model, m=3) for model in "abc")
+    assert pair("page", "mini", a, b) == PLANS[0] and pair("page", "mini", a, c) == PLANS[1]
+    assert pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None  # another width
+    assert pair("page", "mini", b, a) is None  # the other direction
+    assert pair("page", "mini", a, rows("e", m=3)) is None
+    assert pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None  # a measure
+    assert pair("page", "mini", a, []) is None and pair("page", "toy", a, b) is None
+    assert pair("another", "mini", a, b) is None
+
+
+def runs(**more):
+    """Runs of a made-up page at mini: seeds 8 to 13, of which 10 to 12 are planned. a beats b by 10
+    points in these, and loses in all others."""
+    frame = made_up({"a": 0.9, "b": 0.8}, seeds=14).query("seed >= 8")
+    swap = ~frame["seed"].between(10, 12)
+    frame.loc[swap, "model"] = frame.loc[swap, "model"].map({"a": "b", "b": "a"})
+    frame = frame.assign(m=3.0, spec=[SPEC.at(seed) for seed in frame["seed"]], **more)
+    return Runs(frame, frame[:0], "mini", "page")
+
+
+@pytest.fixture
+def metrics(monkeypatch):
+    from lib.measure.compare import Column
+
+    of = {"SST-2": (Column("SST-2", "SST-2", "accuracy"),)}
+    monkeypatch.setattr(grids, "metrics", lambda *_: of)
+
+
+def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
+    (e,) = runs().gaps("a", "b").values()
+    assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
+    (e,) = replace(runs(), page="another").gaps("a", "b").values()
+    assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
+
+
+def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(monkeypatch, metrics):
+    frame = made_up({"a": 0.9, "b": 0.8}, seeds=13).query("seed >= 10")
+    chance = made_up({"b": 0.5}, seeds=13).query("seed == 12")
+    frame = pd.concat([frame[(frame["model"] == "a") | (frame["seed"] < 12)], chance])
+    frame = frame.assign(m=3.0, spec=[SPEC.at(seed) for seed in frame["seed"]])
+    own = Runs(frame, frame[:0], "mini", "page")
+    plan = SimpleNamespace(plans=(PLANS[0],))
+    monkeypatch.setattr(planned, "cells_of", lambda *_: plan.plans)
+    (e,) = own.gaps("a", "b").values()
+    assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
+    plan.plans = (replace(PLANS[0], may_fail=("b",)),)
+    (e,) = own.gaps("a", "b").values()
+    assert (e.n_seeds, e.mean) == (3, pytest.approx(20))
