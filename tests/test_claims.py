@@ -18,7 +18,7 @@ from scipy import stats as sp
 
 from lib import data
 from lib.measure import claims, stats
-from lib.measure.cells import cell, named, parsed
+from lib.measure.cells import cell, named, parse_seeds, parsed
 from lib.measure.claims import AGREES, NO_EFFECT, NOISY, NOT_MEASURED, OPPOSITE, Result, Setting
 from lib.measure.compare import Column
 from lib.page import checks, notebook
@@ -736,14 +736,14 @@ def test_no_cell_of_a_claim_is_told_in_its_grammar():
     ],
 )
 def test_planned_seeds_are_read(text, numbers):
-    assert claims.seeds(text) == numbers
+    assert parse_seeds(text) == numbers
 
 
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
     added = checks.lines("added")
     for row in added:
         line = checks.claims()[row["claim"]]
-        new, every = set(claims.seeds(row["seeds"])), claims.seeds(line["seeds"])
+        new, every = set(parse_seeds(row["seeds"])), parse_seeds(line["seeds"])
         assert row["why"] and re.fullmatch(r"\d{4}-\d\d-\d\d", row["added"])
         first = int(line["planned"]["first_seed"])
         planned = set(range(first, first + int(line["planned"]["seeds"])))
@@ -755,7 +755,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
     for id, line in checks.claims().items():
         cells = parsed(line["cells"])
         assert cells or line["role"] not in ("central", "own"), id
-        assert bool(claims.seeds(line["seeds"])) == bool(line["seeds"]), id
+        assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
             told = checks.described(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (id, one)
@@ -778,7 +778,7 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
 @pytest.mark.parametrize("id", source.central())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = checks.claims()[id]
-    planned, rows = {*claims.seeds(line["seeds"])}, source.rows(line)
+    planned, rows = {*parse_seeds(line["seeds"])}, source.rows(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [row | {"run": None, "state": "missing"} for row in rows]
     results, note = claims.judge(line, missing, replace(SETTING, planned=len(planned)))

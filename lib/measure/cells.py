@@ -190,3 +190,12 @@ def named(cells, rows):
         if any(fits(row, *model) for model in cell.models)
     }
     return list(found.values())
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has none."""
+    planned = []
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition(" to ")
+        planned += range(int(first), int(last or first) + 1)
+    return tuple(planned)

@@ -379,15 +379,6 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def seeds(text: str) -> tuple[int, ...]:
-    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has none."""
-    planned = []
-    for part in filter(None, text.split(", ")):
-        first, _, last = part.partition(" to ")
-        planned += range(int(first), int(last or first) + 1)
-    return tuple(planned)
-
-
 # ---- RUNS THAT LEARNED NOTHING
 
 

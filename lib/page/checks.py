@@ -18,7 +18,7 @@ from importlib import import_module
 
 from lib import data
 from lib.measure import cost
-from lib.measure.claims import seeds as parse_seeds
+from lib.measure.cells import parse_seeds
 from lib.runs.paths import PUBLISHED
 from lib.runs.spec import ancestry
 from lib.train import options

@@ -15,7 +15,7 @@ import shutil
 from collections import Counter
 from itertools import chain, groupby, zip_longest
 
-from lib.measure.claims import seeds
+from lib.measure.cells import parse_seeds as seeds
 from lib.page import checks, notebook
 from lib.page.claims import SCALE, recorded, rows
 from lib.papers import grids, planned
