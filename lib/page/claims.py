@@ -223,7 +223,8 @@ def twin(id):
 
 HEAD = (
     "claim,cell,task,profile,family,sentence,unit,no_effect,region_low,region_high,estimate,low,"
-    "high,shown,printed,interest,seeds,done,planned,word,size,reason,collapsed,p,holm,same_as,"
+    "high,counts,shown,printed,interest,seeds,done,planned,word,size,reason,collapsed,p,holm,"
+    "same_as,"
     "plan_word,plan_p"
 ).split(",")
 CHECKED = "claim,paper,role,says,word,computed".split(",")
@@ -286,7 +287,7 @@ def lines(by_id):
             low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
             found.append(
                 (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
-                + (r.null, low, high, *sizes, r.ours, r.printed, r.interest)
+                + (r.null, low, high, *sizes, r.counts, r.ours, r.printed, r.interest)
                 + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
                 + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as)
                 + (old.get("word", ""), old.get("p", ""))

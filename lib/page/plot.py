@@ -160,7 +160,8 @@ def forest(data, label="difference (points)"):
 
     data: a frame as `lib.page.claims.forest` returns it.
     """
-    high = 0.9 + 0.3 * max(len(data), 2)
+    data = data.astype(dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float))
+    high = 1.2 + 0.3 * max(len(data), 2)
     figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
     ends = data[["mean", "low", "high", "printed"]].stack()
     far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
@@ -179,6 +180,10 @@ def forest(data, label="difference (points)"):
     axis.axvline(0, color=INK, lw=0.8)
     axis.set(xlabel=label, yticks=range(len(data)), yticklabels=data["claim"])
     axis.set_ylim(len(data) - 0.4, -0.6)
+    both = data.dropna(subset=["low", "printed"])
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    if len(both):
+        axis.set_title(f"In {out} of {len(both)} the printed value lies outside our 95 % interval")
     signed_log(axis)
     return figure
 
