@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from lib.measure import cells
-from lib.page import checks
+from lib.page import checks, claims
 from lib.runs import paths
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
@@ -170,3 +170,23 @@ def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
 
 def test_many_comparisons_can_be_held_to_their_tables():
     assert sum(len(cells_of(path.name.partition(".")[0])) for path in PAGES) > 40
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def test_a_committed_page_is_of_the_committed_records(path):
+    """Else: make the page again from the records, with --profile mini."""
+    (digest,) = re.findall(r"records `(\w+)`", path.read_text().partition("\n- ")[0])
+    assert digest == claims.digest(path.name.partition(".")[0])
+
+
+def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
+    page, rows = "ghostbert_t03_pruned_vs_ghost", claims.recorded()
+    before = claims.digest(page)
+    place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
+    for key, value in {"estimate": "9.9", "low": "9.8", "word": "agrees", "holm": "0.0001"}.items():
+        changed = [row | {key: value} if i == place else row for i, row in enumerate(rows)]
+        monkeypatch.setattr(claims, "recorded", lambda found=changed: found)
+        old = rows[place][key] == value or (key == "holm" and float(rows[place]["holm"]) < 0.05)
+        assert (claims.digest(page) == before) == old, key
+    monkeypatch.setattr(claims, "recorded", lambda: rows)
+    assert claims.digest(page) == before != claims.digest("nas_t05_random_architectures")
