@@ -97,10 +97,9 @@ def judge(line, scale, look):
     results, notes = [], []
     for seeds, group in by_seeds(line, scale).items():
         part = line | {"cells": "; ".join(cell.text for cell in group)}
-        if line["cannot"] and scale != "paper":
+        if why := out_of_reach(line, scale, seeds):
             results += [
-                claims.Result(line["id"], cell, "", None, 0, len(seeds), line["cannot"])
-                for cell in group
+                claims.Result(line["id"], cell, "", None, 0, len(seeds), why) for cell in group
             ]
             continue
         collected = [
@@ -113,6 +112,14 @@ def judge(line, scale, look):
     results = sorted((described(r) for r in results), key=lambda r: order.index(r.cell.text))
     notes += [line["cannot"]] * bool(line["cannot"] and not results)
     return claims.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
+
+
+def out_of_reach(line, scale, seeds):
+    """Return why no run of a profile can decide the cells of a claim, or ""."""
+    if line["cannot"] and scale != "paper":
+        return line["cannot"]
+    planned = scale != SCALE or seeds or line["role"] != "own"
+    return "" if planned else "this question is planned at the profile base alone"
 
 
 def by_seeds(line, scale):

@@ -143,13 +143,29 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
     if alone:
-        sure, few = data[data["seeds"] >= SEEDS], (data["seeds"] < SEEDS).sum()
-        above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-        told = [f"{above} of {len(sure)} intervals above 0, {below} below"] * bool(len(sure))
-        told += [f"{few} with fewer than {SEEDS} seeds: no interval"] * bool(few)
-        axis.set_title("\n".join(told) or "published, not measured yet")
+        axis.set_title(summary(data))
         legend(axis.figure)
     return axis.figure, data
+
+
+def summary(data):
+    """Return the title of a picture of differences: where the printed values and 0 lie.
+
+    data: as `dots` returns it.
+    """
+    printed = data[data["source"] == "published"].set_index("at")["gain"]
+    ours = data[data["source"] != "published"]
+    if not len(ours):
+        return "printed, not measured yet"
+    sure = ours[ours["seeds"] >= SEEDS]
+    if not len(sure):
+        return f"fewer than {SEEDS} seeds: no interval"
+    both = sure.assign(printed=sure["at"].map(printed)).dropna(subset="printed")
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    if len(both):
+        return f"the printed value lies outside our interval in {out} of {len(both)}"
+    clear = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+    return f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
 
 
 def forest(data, label="difference (points)"):
