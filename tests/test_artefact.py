@@ -248,6 +248,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     result = Result("G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning")
     found = verdicts.answers([Verdict("G1", (result,), kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
+    body |= {"records": "0123"}
     text = sheet.light({"cells": cells}, "GhostBERT: New", body)
     parts = [
         "# GhostBERT: New",

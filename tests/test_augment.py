@@ -219,7 +219,7 @@ class Draft(SimpleNamespace):
 
 
 def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "load", lambda data: {"train": PAIRS})
+    monkeypatch.setattr(sources, "load", lambda data, seed=None: {"train": PAIRS})
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
     run = Draft(

@@ -247,7 +247,7 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
         name: replace(split, a=[text.capitalize() for text in split.a])
         for name, split in data.load(DATA).items()
     }
-    monkeypatch.setattr(data, "load", lambda _: splits)
+    monkeypatch.setattr(data, "load", lambda descriptor, seed=None: splits)
     found = execute(spec(lower_case=False, seed=2), store).metrics
     tokens = sum(len(text.split()) + 2 for text in splits["train"].a)
     assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)

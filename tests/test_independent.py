@@ -34,7 +34,7 @@ def cells():
     judged = {}
     for row in rows("records/verdicts.csv"):
         simple = row["unit"] == "points" and not re.search(r"::|\|| over ", row["cell"])
-        seeds = int(row["seeds"].split(" of ")[0] or 0) if row["seeds"] else 0
+        seeds = int(row["seeds"])
         if simple and row["estimate"] and row["task"] == "SST-2" and seeds >= LEAST:
             judged.setdefault((row["estimate"], row["low"]), row | {"count": seeds})
     return list(judged.values())
@@ -51,7 +51,12 @@ def planned(claim):
     for row in rows("published/plan.csv"):
         if row["claim"] == claim:
             first = int(row["first_seed"])
-            return line["artefact"].split("; "), range(first, first + int(row["seeds"]))
+            seeds = [*range(first, first + int(row["seeds"]))]
+            for more in rows("published/added.csv"):
+                if more["claim"] == claim:
+                    ends = [int(n) for n in more["seeds"].split(" to ")]
+                    seeds += range(ends[0], ends[-1] + 1)
+            return line["artefact"].split("; "), seeds
     first, _, last = line["seeds"].partition(" to ")
     return line["artefact"].split("; "), first and range(int(first), int(last or first) + 1)
 
@@ -89,6 +94,17 @@ def judged(folder):
     return np.concatenate([right, unseen[rest["judged"]]]), rest["cluster"].astype(int)
 
 
+def collapsed(folder):
+    """Whether a run is no better than the most frequent class by two standard errors."""
+    right, _ = judged(folder)
+    spec = json.loads((folder / "spec.json").read_text())["args"]["data"]["unseen"]
+    rest = load_file(DATA / "unseen" / f"{spec['digest']}.safetensors")
+    dev = load_file(folder / "predictions.safetensors")["labels"]
+    labels = np.concatenate([dev, rest["labels"][rest["judged"]]])
+    most = np.bincount(labels.astype(int)).max() / len(labels)
+    return right.mean() <= most + 2 * (most * (1 - most) / len(labels)) ** 0.5
+
+
 @pytest.mark.parametrize("row", cells(), ids=lambda r: f"{r['claim']} {r['cell']}")
 def test_a_judged_cell(row):
     parts = CELL.fullmatch(row["cell"]).groupdict()
@@ -97,6 +113,7 @@ def test_a_judged_cell(row):
         for side in "ab"
     )
     seeds = sorted({*a} & {*b})
+    seeds = [seed for seed in seeds if not (collapsed(a[seed]) or collapsed(b[seed]))]
     n = len(seeds)
     assert n == row["count"]
     both = [(judged(a[seed]), judged(b[seed])) for seed in seeds]

@@ -15,7 +15,7 @@ from conftest import made, made_up, put
 from lib import data
 from lib.__main__ import main
 from lib.data import own as rows_of
-from lib.measure import claims
+from lib.measure import compare
 from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas
 from lib.runs import paths
@@ -511,6 +511,6 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return claims.fault(row | {"spec": None}, "", grids.metrics("mini"), lambda spec: ())
+        return compare.level(row["run"], grids.metrics("mini")[row["task"]][0]).collapsed
 
-    assert told(0.8) == "" and "and chance reaches" in told(0.5)
+    assert not told(0.8) and told(0.5)

@@ -20,6 +20,7 @@ ROWS = {row["claim"]: row for row in checks.lines("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
+BUILT = "it holds by construction here"
 TASKS = {"SQuAD 1.1": "SQuAD1"} | {t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()}
 LINES = {id: line for id, line in checks.claims().items() if line["role"] == "finding"}
 
@@ -99,7 +100,7 @@ def test_a_finding_without_an_answer_is_there_and_no_other(paper):
         found = [each for each in measured(id).values() if each]
         enough = any(n >= needed for n, needed in found)
         reason = ROWS[id]["reason"] if id in ROWS else ""
-        if reason == DULL:
+        if reason in (DULL, BUILT):
             assert enough, id
         elif reason == NONE:
             assert max(found)[0] == 0, id

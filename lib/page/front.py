@@ -3,11 +3,13 @@ and what each of its pages answers. It is free of torch.
 """
 
 import re
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from lib.page import checks, claims, notebook, verdicts
 from lib.runs import paths
+
+if TYPE_CHECKING:  # Grids are free of pandas.
+    import pandas as pd
 
 
 def row(paper: str) -> str:
@@ -21,11 +23,13 @@ def title(paper: str) -> str:
     return checks.PAPERS[paper]
 
 
-def pages(paper: str) -> pd.DataFrame:
+def pages(paper: str) -> "pd.DataFrame":
     """Return what each page of a paper asks and answers, a row each, by its name.
 
     The answer is the first comparison that was measured on the page, as `verdicts.csv` has it.
     """
+    import pandas as pd
+
     lines = []
     for path in notebook.find([paper]):
         name = path.stem
@@ -48,7 +52,7 @@ def asked(path) -> str:
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def links(frame: pd.DataFrame) -> str:
+def links(frame: "pd.DataFrame") -> str:
     """Return a frame of `pages` as a table in Markdown, with links to the light pages."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in frame.iterrows():
