@@ -110,8 +110,12 @@ class Result:
             return ""
         if self.estimate.low <= self.printed <= self.estimate.high:
             return ""
-        far = abs(self.printed - self.null) > abs(self.estimate.mean - self.null)
-        return "weaker than printed" if far else "stronger than printed"
+        low, high = self.cell.bounds
+        if isfinite(low) == isfinite(high):  # The distance from no effect tells.
+            stronger = abs(self.estimate.mean - self.null) > abs(self.printed - self.null)
+        else:  # The claim has a direction.
+            stronger = (self.estimate.mean > self.printed) == isfinite(low)
+        return "stronger than printed" if stronger else "weaker than printed"
 
     @property
     def shuts_out(self) -> bool | None:
@@ -155,7 +159,8 @@ class Result:
 
         A number that is not 0 is never shown as 0, so that a word can be read off its interval.
         """
-        digits = 1 if self.unit == "points" or (self.null and abs(value) >= 1) else 2
+        points = self.unit.startswith("points") and not self.cell.slope
+        digits = 1 if points or (self.null and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
             text = f"{value:.{1 - floor(log10(abs(value))) - 1}f}" if abs(value) >= 1e-4 else "0"
@@ -235,8 +240,14 @@ class Verdict:
 
     @property
     def collapsed(self) -> str:
-        """Return what the first cell tells of collapsed runs, with a semicolon before it."""
-        return f"; {self.first.collapsed}" if self.first and self.first.collapsed else ""
+        """Return in brackets what the first cell tells of collapsed runs, "" without any."""
+        return f" ({self.first.collapsed})" if self.first and self.first.collapsed else ""
+
+    @property
+    def n(self) -> str:
+        """Return of how many seeds the first cell is, as text: "5 seeds"."""
+        e = self.first.estimate if self.first else None
+        return f"{e.n_seeds} seeds" if e else "no seeds"
 
     def __str__(self):
         """Return the size of the first cell that was measured, or that it was not."""
@@ -314,10 +325,10 @@ def lacking(model: str, scale: str) -> str:
     label, _, place = model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
-        return f"needs {FAMILIES[needs['family']]}, which the profile {scale} does not have"
+        return f"no row of the profile {scale} has {FAMILIES[needs['family']]}"
     if "task" in needs:
         tasks = needs["task"].replace("/", " or ")
-        return f"needs {tasks}, which the profile {scale} does not have"
+        return f"no row of the profile {scale} is on {tasks}"
     return f"the profile {scale} has no row “{model}”"
 
 
@@ -367,7 +378,9 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
             if all(part for _, part in parts_of(one, part)):
                 results.append(result(one, rows_of(one, part), task))
         return results
-    if len(by_task) < 2 or cell.measure:
+    # Tasks are compared with each other where a cell names another task for each of its models.
+    apart = len({dict(where).get("task") for _, where in cell.models}) > 1
+    if len(by_task) < 2 or cell.measure or apart:
         return [result(cell, rows, "/".join(sorted(by_task)))]
     alone = [result(cell, part, task, beside=True) for task, part in by_task.items()]
     sound = [r.task for r in alone if r.estimate]
@@ -443,31 +456,30 @@ def count_collapsed(cell: Cell, rows: list, setting: Setting) -> str:
     Of a model that may fail it is in how many seeds it comes near the other one. It is "" where
     there is nothing to tell.
     """
-    levels: dict[str, dict] = {}
+    levels: dict[str, list] = {}
     for (label, _), part in parts_of(cell, rows):
         for row in part:
             if row["run"] and scored(row["spec"]) and has_score(row, setting):
-                column = setting.metric_of[row["task"]][0]
-                level = compare.level(row["run"], column)
-                levels.setdefault(label, {})[row["task"], row["seed"]] = level
-    lines, tasks = [], {task for runs in levels.values() for task, _ in runs}
+                level = compare.level(row["run"], setting.metric_of[row["task"]][0])
+                levels.setdefault(label, []).append((row["task"], row["seed"], level))
+    lines, tasks = [], {task for runs in levels.values() for task, *_ in runs}
     for label, runs in levels.items():
         name = label.replace("*", "a model")
-        for task in dict.fromkeys(task for task, _ in runs):
-            here = {seed: level for (at, seed), level in runs.items() if at == task}
+        for task in dict.fromkeys(task for task, *_ in runs):
+            here = [(seed, level) for at, seed, level in runs if at == task]
             place = f" on {task}" * (len(tasks) > 1)
-            lost = sum(level.collapsed for level in here.values())
-            if label in setting.may_fail and len(levels) == 2:
+            lost = sum(level.collapsed for _, level in here)
+            if label in setting.may_fail and len(levels) == 2 and not cell.measure:
                 (rival,) = levels.keys() - {label}
-                both = [s for s in here if (task, s) in levels[rival]]
-                gaps = [levels[rival][task, s].score - here[s].score for s in both]
+                other = {seed: level.score for at, seed, level in levels[rival] if at == task}
+                gaps = [other[seed] - level.score for seed, level in here if seed in other]
                 near = sum(abs(gap) <= NEAR for gap in gaps)
                 if near < len(gaps):
                     words = f"{name} comes within {NEAR:.0f} points of {rival} in"
                     lines.append(f"{words} {near} of {len(gaps)} seeds{place}")
             elif lost and cell.measure != "diverged":
                 lines.append(f"{lost} of {len(here)} runs of {name} collapsed{place}")
-    return "; ".join(lines)
+    return "; ".join(dict.fromkeys(lines))
 
 
 def count_shares(cell: Cell, rows: list, setting: Setting) -> str:

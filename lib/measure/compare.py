@@ -366,16 +366,18 @@ def there(frame):
     return frame[frame["run"].notna()]
 
 
-def spread(values, mean=None):
+def spread(values, mean=None, lost=0):
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
-    mean: a value to show in place of the mean.
+    mean: a value to show in place of the mean. lost: how many other seeds collapsed; they are told
+    behind the number of seeds.
     """
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
     deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
-    return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)})"
+    beside = f"; {lost} collapsed" if lost else ""
+    return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
 
 
 def interval(estimate):
@@ -389,6 +391,20 @@ def interval(estimate):
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
+def without_collapsed(scored, columns, names):
+    """Return (the lines of `points` without scores of collapsed runs, which lines these were).
+
+    A row of a table whose runs all collapsed keeps its scores. names: the columns that tell rows
+    apart.
+    """
+    import pandas as pd
+
+    lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
+    every = lost.groupby([scored[name] for name in (*names, "column")]).transform("all")
+    lost &= ~every
+    return scored.assign(**{name: scored[name].mask(lost) for name in SCORES}), lost
+
+
 def by_task(frame, columns, source, by=()):
     """Return a part of a page's table: {row: {(source, title): text, ...}} of a collected frame.
 
@@ -399,12 +415,13 @@ def by_task(frame, columns, source, by=()):
     rows, as "value · value"; then there is no average, and cells without a score are left out.
     """
     names, table = list(by) or rows_of(frame), {}
-    scored = paired(points(frame, columns), names)
+    scored, lost = without_collapsed(points(frame, columns), columns, names)
+    scored = paired(scored, names)
     means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
     for key, rows in scored.groupby(names, sort=False):
         name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
         row = table[name] = {
-            (source, title): spread(part["score"])
+            (source, title): spread(part["score"], lost=lost[part.index].sum())
             for title, part in rows.groupby("column", sort=False)
             if not by or part["score"].notna().any()
         }

@@ -65,6 +65,7 @@ class Page:
     # By its name, each run has how it was made, or the state that it is in.
     used: dict = field(default_factory=dict)
     files: list = field(default_factory=list)
+    noted: set = field(default_factory=set)  # A remark stands once on a page.
 
     @cached_property
     def scope(self):
@@ -100,7 +101,9 @@ class Page:
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
             why = Counter(row["error"] or how for row in there.values() if not row["run"])
-            self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
+            if not any("runs missing" in line for line in self.noted):
+                missing = f"of {len(there)} runs missing"
+                self.note(f"{n} {missing}: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=(), of=list):
@@ -174,6 +177,8 @@ class Page:
 
         mark: text before each remark. fold: the words under which the remarks are folded away.
         """
+        lines = [line for line in dict.fromkeys(lines) if line not in self.noted]
+        self.noted |= {*lines}
         text = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
         if text and fold:
             text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"

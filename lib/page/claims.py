@@ -154,8 +154,20 @@ def described(result):
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in told["sentence"]:
         place = ""
-    sentence, short = told["sentence"] + place, told["short"] + place.replace(" on ", ", ")
+    sentence = told["sentence"] + place + margin(result)
+    short = told["short"] + place.replace(" on ", ", ")
     return replace(result, sentence=sentence, short=short, same_as=told["same_as"])
+
+
+def margin(result):
+    """Return in words a claimed region that does not end at no effect, "" where it does."""
+    low, high = result.cell.bounds
+    if isfinite(low) and isfinite(high):
+        return f" (within {result.number(low)} to {result.number(high)})" if low < high else ""
+    end = low if isfinite(low) else high
+    if end in (0, result.null):
+        return ""
+    return f" ({'at least' if isfinite(low) else 'at most'} {result.number(end)})"
 
 
 def computed(line):
@@ -326,13 +338,29 @@ def shut_out(by_id):
     return sum(held), len(held)
 
 
+def counted(by_id):
+    """Return {name: number} of central comparisons: all, by word, and what they shut out.
+
+    OUT of OF printed values lie outside of our interval, and in OUT_AGREES of these the word is
+    "agrees".
+    """
+    every = measured(by_id, central())
+    out, of = shut_out(by_id)
+    found = {"ALL": len(every), "OUT": out, "OF": of}
+    found["OUT_AGREES"] = sum(bool(r.shuts_out) and r.word == claims.AGREES for r in every)
+    names = ("AGREES", "OPPOSITE", "NO_EFFECT", "NOISY", "NOT_MEASURED")
+    found |= {name: sum(r.word == getattr(claims, name) for r in every) for name in names}
+    found["MEASURED"] = found["ALL"] - found["NOT_MEASURED"]
+    untouched = next(row for row in checks.lines("untouched") if row["split"] == "dev")
+    return found | {"UNTOUCHED": untouched["spearman"]}
+
+
 def texts(by_id):
     """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of Verdicts.
 
     The part README is what README shows.
     """
-    out, of = shut_out(by_id)
-    fields = dict(by_id) | {"OUT": out, "OF": of}
+    fields = dict(by_id) | counted(by_id)
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
     filled = (part.strip().format_map(fields) for part in parts)
     return dict(part.partition("\n\n")[::2] for part in filled)
@@ -355,7 +383,7 @@ def forest(by_id, ids):
             line = {"claim": f"{r.claim} {r.short}", "mean": r.estimate.mean, "printed": r.printed}
             if not r.unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
-            more = {"seeds": r.estimate.n_seeds, "word": r.word, "least": least, "most": most}
+            more = {"seeds": r.estimate.n_seeds, "word": r.reading, "least": least, "most": most}
             found.append(line | more)
     columns = "claim mean low high printed seeds word least most".split()
     return pd.DataFrame(found, columns=columns)

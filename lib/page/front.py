@@ -36,13 +36,23 @@ def pages(paper: str) -> "pd.DataFrame":
         if not name.startswith(f"{paper}_") or name.startswith(f"{paper}_01"):
             continue
         ids = claims.of_page(name)
-        rows = [r for r in claims.recorded() if r["claim"] in ids and r["low"] and r["family"]]
+        rows = [
+            r
+            for r in claims.recorded()
+            if r["claim"] in ids and r["low"] and r["family"] and leads(r["claim"], name)
+        ]
         rows.sort(key=lambda r: checks.claims()[r["claim"]]["role"] != "central")
         answer = f"{rows[0]['sentence']}: {rows[0]['shown']}: {rows[0]['word']}" if rows else "–"
         lines.append(
             {"page": notebook.title(path), "asks": asked(path), "answer": answer, "name": name}
         )
     return pd.DataFrame(lines).set_index("name")
+
+
+def leads(claim: str, page: str) -> bool:
+    """Return whether a claim answers a page: a central one, or one that stands there alone."""
+    line = checks.claims()[claim]
+    return line["role"] == "central" or line["artefact"] == page
 
 
 def asked(path) -> str:

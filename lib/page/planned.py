@@ -67,15 +67,21 @@ def names(cell: cells.Cell, row: dict) -> bool:
     return any(cells.fits(row, *model) for model in cell.models)
 
 
-def pair(page: str, scale: str, method: list[dict], baseline: list[dict]) -> Planned | None:
-    """Return the cell that compares two models' rows, or None where no cell of the page does."""
+def pair(
+    page: str, scale: str, method: list[dict], baseline: list[dict]
+) -> tuple[Planned, bool] | None:
+    """Return (the cell that compares two models' rows, whether it has them in the other order).
+
+    It is None where no cell of the page compares them.
+    """
     for plan in cells_of(page, scale) if scale in SCALES and method and baseline else ():
         forms = [(weight, form.models) for weight, form in plan.cell.terms]
         if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
             continue
         (_, (first, *more)), (_, (second, *others)) = forms
         if not (more or others):
-            ours = all(cells.fits(row, *first) for row in method)
-            if ours and all(cells.fits(row, *second) for row in baseline):
-                return plan
+            for turned, (a, b) in enumerate(((first, second), (second, first))):
+                ours = all(cells.fits(row, *a) for row in method)
+                if ours and all(cells.fits(row, *b) for row in baseline):
+                    return plan, bool(turned)
     return None

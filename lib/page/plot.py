@@ -137,7 +137,8 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     axis.axvline(0, color=INK, lw=0.8)
     ends = data[["gain", "low", "high"]].stack()
     if len(ends):
-        margin = 0.05 * max(ends.max() - ends.min(), 1)
+        wide = 0.4 if ends.abs().max() > 20 else 0.05  # The axis will be logarithmic.
+        margin = wide * max(ends.max() - ends.min(), 1)
         axis.set_xlim(min(ends.min(), 0) - margin, max(ends.max(), 0) + margin)
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 46) for at in order])
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
@@ -165,6 +166,8 @@ def summary(data):
     if len(both):
         return f"the printed value lies outside our interval in {out} of {len(both)}"
     clear = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+    if not any(clear):
+        return f"no interval of {len(sure)} shuts out 0"
     return f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
 
 
@@ -181,7 +184,8 @@ def forest(data, label="difference (points)"):
     figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
     ends = data[["mean", "low", "high", "printed"]].stack()
     far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
-    axis.set_xlim(-1.15 * far, 1.15 * far)
+    wide = 1.6 if far > 20 else 1.15
+    axis.set_xlim(-wide * far, wide * far)
     for y, row in enumerate(data.itertuples()):
         low = -2 * far if row.least != row.least else row.least
         most = 2 * far if row.most != row.most else row.most

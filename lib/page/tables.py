@@ -14,6 +14,7 @@ from pandas.io.formats.style import Styler
 
 from lib.data.unseen import LONG
 from lib.measure import compare
+from lib.measure.claims import Setting, unlearned
 from lib.measure.stats import paired_difference
 from lib.page.planned import pair
 from lib.papers import grids
@@ -140,11 +141,18 @@ class Runs:
         ours, theirs = (
             frame[frame["model"] == model].to_dict("records") for model in (method, baseline)
         )
-        plan, spared, region = pair(self.page, str(scale), ours, theirs), (False, False), ()
-        if plan:
+        spared, region = [False, False], ()
+        if found := pair(self.page, str(scale), ours, theirs):
+            plan, turned = found
             ours, theirs = ([r for r in rows if r["seed"] in plan.seeds] for rows in (ours, theirs))
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
-            region = plan.cell.bounds
+            low, high = region = plan.cell.bounds
+            if turned:
+                spared, region = spared[::-1], (-high, -low)
+        setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
+        for rows, spare in zip((ours, theirs), spared, strict=True):
+            if not spare and rows and "spec" in rows[0] and unlearned("", rows, "", setting):
+                return None
         pairs = compare.aligned(ours, theirs, metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from lib.measure.claims import CHECKS, READING, WORDS
+from lib.measure.claims import AGREES, CHECKS, NOT_MEASURED, READING, WORDS
 from lib.page import checks
 from lib.papers.grids import PROFILES
 
@@ -35,7 +35,8 @@ def tally(verdicts):
     """Return how many comparisons have which word, and how many printed numbers are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     counts = Counter(r.word for r in cells)
-    parts = [f"{n} {word}" for word in WORDS if (n := counts[word])]
+    order = [*list(WORDS)[1:], NOT_MEASURED]
+    parts = [f"{n} {plural(word, n)}" for word in order if (n := counts[word])]
     sums = [v.word for v in verdicts if v.word]
     lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(sums)
@@ -43,12 +44,26 @@ def tally(verdicts):
     return text[:1].upper() + text[1:]
 
 
+def plural(word, count):
+    """Return a word as it stands behind a number."""
+    return "agree" if word == AGREES and count != 1 else word
+
+
+def reference(result):
+    """Return the printed value of a comparison as text, or the effect of interest in its place."""
+    if result.counts and result.printed is not None:
+        return f"{result.printed:+.0f} points of the runs"
+    if result.printed is not None:
+        return result.number(result.printed)
+    return f"({result.number(result.interest)} of interest)" if result.interest else ""
+
+
 def sentence(result):
     """Return a comparison as a sentence: what is compared, ours, printed, and the word."""
     if result.unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
-    printed = "" if result.printed is None else f", printed {result.number(result.printed)}"
+    printed = "" if result.printed is None else f", printed {reference(result)}"
     lost = f" ({result.collapsed})" if result.collapsed else ""
     return f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}."
 
@@ -77,7 +92,7 @@ def plain(verdict):
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
             "ours": r.ours + (f" ({r.collapsed})" if r.collapsed else ""),
-            "printed": "" if r.printed is None else r.number(r.printed),
+            "printed": reference(r),
             "word": r.word,
             "reading": r.reading,
             "reason": r.unmeasured,
