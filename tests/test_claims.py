@@ -601,12 +601,12 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     assert [r.reason for r in results] == [
         "",
         "the profile mini has no row “z”",
-        "needs CoLA or RTE, which the profile mini does not have",
-        "needs RoBERTa, which the profile mini does not have",
+        "no row of the profile mini is on CoLA or RTE",
+        "no row of the profile mini has RoBERTa",
     ]
     assert {r.word for r in results[1:]} == {NOT_MEASURED}
     assert claims.lacking("A at m 3, task CoLA", "base") == (
-        "needs CoLA, which the profile base does not have"
+        "no row of the profile base is on CoLA"
     )
 
 

@@ -163,9 +163,10 @@ def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
 
 def test_the_cell_of_two_models_is_found(plans):
     a, b, c = (rows(model, m=3) for model in "abc")
-    assert pair("page", "mini", a, b) == PLANS[0] and pair("page", "mini", a, c) == PLANS[1]
+    assert pair("page", "mini", a, b) == (PLANS[0], False)
+    assert pair("page", "mini", a, c) == (PLANS[1], False)
     assert pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None  # another width
-    assert pair("page", "mini", b, a) is None  # the other direction
+    assert pair("page", "mini", b, a) == (PLANS[0], True)  # the other direction
     assert pair("page", "mini", a, rows("e", m=3)) is None
     assert pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None  # a measure
     assert pair("page", "mini", a, []) is None and pair("page", "toy", a, b) is None

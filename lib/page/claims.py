@@ -243,7 +243,7 @@ def twin(id):
 HEAD = (
     "claim,cell,task,profile,family,sentence,unit,no_effect,region_low,region_high,estimate,low,"
     "high,counts,shown,printed,interest,seeds,done,planned,word,size,reason,collapsed,p,holm,"
-    "same_as,"
+    "same_as,beside,"
     "plan_word,plan_p"
 ).split(",")
 CHECKED = "claim,paper,role,says,word,computed".split(",")
@@ -308,7 +308,7 @@ def lines(by_id):
                 (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
                 + (r.null, low, high, *sizes, r.counts, r.ours, r.printed, r.interest)
                 + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
-                + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as)
+                + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as, "yes" * r.beside)
                 + (old.get("word", ""), old.get("p", ""))
             )
     return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in found]

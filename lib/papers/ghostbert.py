@@ -115,24 +115,27 @@ def padded(train, tokens):
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
-def finetuned(profile, task, start, tokens=0, targets=LABELS, taught_by=None):
+def finetuned(profile, task, start, tokens=0, targets=LABELS, taught_by=None, ghosts=True):
     """Return the Spec of the last stage (section 2.3): a model `start` learns from its targets.
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
+    ghosts: whether it has ghosts; without, it has no taps that could have a rate of their own.
     """
     train = padded(S.FINETUNE[profile], tokens)
+    train = train if ghosts else replace(train, taps=0.0)
     inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
     return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
 
 
-def distillation(profile, task, lr=0.0):
+def distillation(profile, task, lr=0.0, ghosts=True):
     """Return the settings of the distillation stage of a task.
 
-    A learning rate of 0 means the profile's.
+    A learning rate of 0 means the profile's. ghosts: as in `finetuned`.
     """
     train = S.DISTIL[profile]
     epochs = 1 if profile == "paper" and task in S.LONG else train.epochs
-    return replace(train, epochs=epochs, lr=lr or train.lr)
+    taps = train.taps if ghosts else 0.0
+    return replace(train, epochs=epochs, lr=lr or train.lr, taps=taps)
 
 
 def student(
@@ -145,17 +148,18 @@ def student(
     targets of the last stage. lr: learning rate of the distillation; 0 means the profile's.
     """
     surgery, inputs = operation(profile, task, heads, ghosts, family)
-    train, tokens = distillation(profile, task, lr), ghosts.tokens if ghosts else 0
+    train = distillation(profile, task, lr, bool(ghosts))
+    tokens = ghosts.tokens if ghosts else 0
     if S.AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
     elif S.CACHED[profile] and not tokens and not grids.asked(profile):
-        read = distillation(profile, task)  # States do not depend on the learning rate.
+        read = distillation(profile, task, ghosts=False)  # States do not depend on any rate.
         kept = common(profile, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile != "paper")
     told = common(profile, task, train=padded(train, tokens), surgery=surgery, distil=distil)
     start = Spec("distil", told, inputs)
-    return finetuned(profile, task, start, tokens, targets, inputs["teacher"])
+    return finetuned(profile, task, start, tokens, targets, inputs["teacher"], bool(ghosts))
 
 
 def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
@@ -164,10 +168,11 @@ def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
     Epochs, rates and steps are those of the student, so what the student has above it is due to the
     teacher's states and not to longer training. The arguments are those of `student`.
     """
-    train, start = distillation(profile, task, lr), untrained(profile, task, heads, ghosts, family)
+    train = distillation(profile, task, lr, bool(ghosts))
+    start = untrained(profile, task, heads, ghosts, family)
     train = padded(train, ghosts.tokens if ghosts else 0)
     first = common(profile, task, train=train, targets=LABELS)
-    return finetuned(profile, task, Spec("finetune", first, {"start": start}))
+    return finetuned(profile, task, Spec("finetune", first, {"start": start}), ghosts=bool(ghosts))
 
 
 def controls(profile, ghosts, lr=0.0):
