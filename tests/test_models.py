@@ -69,7 +69,7 @@ def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, token
     models.copy("mine", data.weights("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
-    with pytest.raises(ValueError, match=f"{file} has another digest .*: delete its folder, and"):
+    with pytest.raises(ValueError, match=f"{file} has another digest .*: move .* away, and"):
         models.copy("mine", data.weights("mine"), root / "damaged")
     assert not (root / "damaged").exists()
 

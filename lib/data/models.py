@@ -51,7 +51,8 @@ def _copy(source, target):
     """Copy the files of a checkpoint into a folder, which is made where it is missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
-        shutil.copy(path, target / path.name)
+        if path.name[0] != ".":
+            shutil.copy(path, target / path.name)
 
 
 def convert(source, target):
@@ -95,6 +96,6 @@ def copy(name, expected, target):
     """
     folder = locate(name)
     if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
-        raise ValueError(f"{why}: delete its folder, and fetch {name} again")
+        raise ValueError(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

@@ -51,7 +51,8 @@ def _make(spec, store, keep, checkpoint_seconds):
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
         draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
     except KeyboardInterrupt:
-        draft.tell("stopped")
+        with suppress(OSError):
+            draft.tell("stopped")
         raise
     except Exception as error:
         with suppress(OSError):  # The disk may be full.

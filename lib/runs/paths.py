@@ -13,8 +13,10 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
+import time
 import tomllib
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
@@ -107,6 +109,8 @@ def cores():
 
 # ---- Files are written whole, and checked by digest when they are read. ----
 MANIFEST = "manifest.json"
+# What a killed process left beside a file is removed after so many seconds.
+OLD = 24 * 3600.0
 
 
 class Damaged(ValueError):
@@ -123,18 +127,32 @@ def whole(path):
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    place = path.with_name(f".{path.name}.{os.getpid()}")
-    remove(place)  # A process that was killed may have left it.
+    collect(path)
+    beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        yield place
-        os.replace(place, path)
+        yield beside / path.name
+        os.replace(beside / path.name, path)
     finally:
-        remove(place)
+        remove(beside)
+
+
+def collect(path):
+    """Remove what processes that were killed left beside a path (`whole`).
+
+    It is more than a day old, as another process, maybe of another machine, may be writing now.
+    """
+    with os.scandir(path.parent) as there:
+        for entry in there:
+            mine = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
+            if mine and not entry.name.endswith(".lock"):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
+                        remove(Path(entry.path))
 
 
 def remove(path):
-    """Remove a file or a folder, if it exists."""
-    if path.is_dir():
+    """Remove a file, a link or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -163,12 +181,17 @@ def write_json(path, value):
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
-def read_json(path):
-    """Return the value in a file of JSON. Raises Damaged that names the file."""
+def read_json(path, fix="its folder"):
+    """Return the value in a file of JSON. Raises Damaged that names the file.
+
+    fix: what to delete where it is damaged. By default it is the folder, that of a run.
+    """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # To open a pipe would wait for ever.
+            raise ValueError("no regular file")
         return json.loads(Path(path).read_bytes())
-    except ValueError as error:
-        raise Damaged(f"{shown(path)} is damaged ({error}): delete its folder") from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{shown(path)} is damaged ({error}): delete {fix}") from None
 
 
 def sha(data):
@@ -190,40 +213,78 @@ def _digest(path, *_):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def entries(folder):
+    """Yield (name, os.stat_result) of all that lies in a folder and below, but its manifest.
+
+    A name is relative to the folder. Links are not followed. Names that begin with a dot are left
+    out: they are what a killed process left, or an editor's, and nothing reads them.
+    """
+    for place, folders, files in os.walk(folder, onerror=_raised):
+        folders[:] = sorted(name for name in folders if name[0] != ".")
+        for name in (*folders, *sorted(files)):
+            path = Path(place, name)
+            if name[0] != "." and path != Path(folder, MANIFEST):
+                yield path.relative_to(folder).as_posix(), path.lstat()
+
+
+def _raised(error):
+    raise error
+
+
 def seal(folder):
-    """Write the manifest of a folder.
+    """Write the manifest of a folder, and remove what a killed process left in it.
 
     Its files become readable for those to whom the umask of this process gives new files;
-    safetensors writes them for their owner alone.
+    safetensors writes them for their owner alone. Raises Damaged for what is no regular file.
     """
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
-    there = (path for path in folder.rglob("*") if path.is_file())
-    found = sorted(path for path in there if path != folder / MANIFEST)
-    for path in found:
+    for path in list(folder.rglob(".*")):
+        remove(path)
+    found = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
+    for path in map(folder.joinpath, found):
+        if path.is_symlink() or not path.is_file():
+            raise Damaged(f"{shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
-    digests = {path.relative_to(folder).as_posix(): digest(path) for path in found}
-    write_json(folder / MANIFEST, {"version": 1, "files": digests})
+    write_json(folder / MANIFEST, {"version": 1, "files": {n: digest(folder / n) for n in found}})
 
 
 def check(folder, spared=()):
     """Raise Damaged that names a file of a folder which differs from what `seal` found.
+
+    The manifest names all that is there: a file or a folder more, a link or a pipe is damage too.
 
     spared: the beginning of names that are not checked. A file that may not be read, or that a disk
     failed to give, is not damaged: OSError names it.
     """
     place = folder / MANIFEST
     try:
+        if not stat.S_ISREG(place.lstat().st_mode):
+            raise Damaged(f"{shown(place)} is no regular file")
         told = read_json(place)
         if told["version"] != 1:
             raise KeyError
-        for name, written in told["files"].items():
+        written = dict(told["files"])
+        above = {parent.as_posix() for name in written for parent in Path(name).parents}
+        for name, state in entries(folder):
+            place, is_folder = folder / name, stat.S_ISDIR(state.st_mode)
+            if f"{name}/".startswith(spared):
+                continue
+            if name not in (above if is_folder else written):
+                raise Damaged(f"{shown(place)} is not in the manifest of its folder")
+            if not (is_folder or stat.S_ISREG(state.st_mode)):
+                raise Damaged(f"{shown(place)} is no regular file")
+            if not is_folder and digest(place) != written.pop(name):
+                raise Damaged(f"{shown(place)} has another digest than when written")
+        for name in written:
             place = folder / name
-            if not name.startswith(spared) and digest(place) != written:
+            if not name.startswith(spared) and digest(place) != written[name]:
                 raise Damaged(f"{shown(place)} has another digest than when written")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(f"{shown(place)} cannot be read ({error.strerror})") from None
-    except (KeyError, AttributeError, TypeError):
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, Damaged):
+            raise
         raise Damaged(f"{shown(place)} lists no digests of version 1") from None
 
 
