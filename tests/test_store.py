@@ -1,5 +1,6 @@
 """The store: whole or not at all, made once, found again."""
 
+import json
 import os
 import shutil
 import signal
@@ -236,6 +237,34 @@ def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
     assert (Store().runs, Store().records) == (tmp_path / "a", tmp_path / "b")
     monkeypatch.delenv("RECORDS_ROOT")
     assert Store().records == paths.DATA / "records"
+
+
+ROOTED = """
+import json, os, sys
+from pathlib import Path
+from lib.runs import paths
+os.chdir("/")  # as kernels stand in another folder
+text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
+print(json.dumps([paths.scrubbed(text) == text, [str(p) for p in paths.roots().values()],
+                  [os.environ.get(name) for name in paths.ROOTS], paths.scrubbed(sys.argv[1])]))
+"""
+
+
+@pytest.mark.parametrize(
+    "root", ["", ".", "data", "runs", "/", "somewhere/runs", "~/runs", "./x/../y"]
+)
+def test_roots_of_any_kind_are_absolute_and_rewrite_no_text(root, tmp_path):
+    """A child, which stands elsewhere, has the same ones; words of a page stay."""
+    env = os.environ | dict.fromkeys(paths.ROOTS, root) | {"HOME": "/", "PYTHONPATH": paths.ROOT}
+    words = [sys.executable, "-c", ROOTED, f"{tmp_path}/somewhere/runs"]
+    how = {"env": env | {"TMPDIR": str(tmp_path)}, "cwd": tmp_path, "text": True}
+    told = json.loads(subprocess.check_output(words, **how))
+    same, roots, children, named = told
+    assert same and all(Path(place).is_absolute() for place in roots)
+    if root:
+        assert children == roots == [str(Path(tmp_path, root.replace("~", "")))] * 5
+    ends = {"somewhere/runs": "$NOTEBOOKS_ROOT", ".": "$NOTEBOOKS_ROOT/somewhere/runs"}
+    assert named == ends.get(root, "$TMPDIR/somewhere/runs")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

@@ -23,10 +23,28 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduser()
+ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_ROOT")
+
+
+@cache
+def full(place):
+    """Return the absolute Path of a place. It is cached, as grids ask for it very often."""
+    return Path(place).expanduser().absolute()
+
+
+def rooted(name, default):
+    """Return the absolute folder that an environment variable names; one that is empty names
+    none."""
+    return full(os.environ.get(name) or default)
+
+
+# Kernels and workers inherit the roots, and stand in other folders: so roots are made absolute.
+for _name in filter(os.environ.get, ROOTS):
+    os.environ[_name] = str(full(os.environ[_name]))
+NOTEBOOKS = rooted("NOTEBOOKS_ROOT", ROOT / "notebooks")
 # This file has the digests of the notebooks that standard pages are made of.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
+FIGURES = rooted("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 # This folder has the labels and other numbers of unseen rows, by the digest of the rows.
@@ -35,15 +53,9 @@ UNSEEN = DATA / "unseen"
 DIGESTS = DATA / "digests.json"
 
 
-@cache
-def full(place):
-    """Return the Path of a place. It is cached, as grids ask for it a hundred thousand times."""
-    return Path(place).expanduser()
-
-
 def data_root():
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return full(os.environ.get("DATA_ROOT", DATA))
+    return rooted("DATA_ROOT", DATA)
 
 
 def models_root():
@@ -52,11 +64,11 @@ def models_root():
 
 
 def runs_root():
-    return full(os.environ.get("RUNS_ROOT", f"{DATA}/runs"))
+    return rooted("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root():
-    return full(os.environ.get("RECORDS_ROOT", f"{DATA}/records"))
+    return rooted("RECORDS_ROOT", f"{DATA}/records")
 
 
 def meant(path):
@@ -93,12 +105,25 @@ def movable(path):
     return ""
 
 
+def home():
+    """Return the home folder of this process, or None where it has none."""
+    with suppress(RuntimeError):
+        return Path.home()
+    return None
+
+
 def scrubbed(text):
-    """Return a text with the variables that name folders of this machine in place of them."""
-    named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
+    """Return a text with the variables that name folders of this machine in place of them.
+
+    Only absolute paths below the root of the file system are replaced: a shorter name could be a
+    word or a mark of the text itself.
+    """
+    named = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
     named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
-    for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
-        text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
+    named = {str(path): name for path, name in named.items() if path and Path(path).parts[1:]}
+    for path, name in sorted(named.items(), key=lambda each: -len(each[0])):
+        if os.path.isabs(path):
+            text = re.sub(rf"(?<![\w./~$-]){re.escape(path)}(?![\w-])", name, text)
     return text
 
 
