@@ -16,7 +16,7 @@ A file `test` in a folder is read only for the model that is chosen in the end. 
 is its line, with the full path and all columns.
 """
 
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,7 @@ def title(name):
 
 def files(name):
     """Return the paths of the files from which a task is read."""
-    return list(_files(name.partition(": ")[0]).values())
+    return list(_files(_place(name.partition(": ")[0])).values())
 
 
 def task(line):
@@ -115,12 +115,22 @@ def _chosen(place, rows, wanted):
     return wanted
 
 
-@cache
+def _place(place):
+    """Return the full path of a line's file or folder; that of the hub is fetched first."""
+    return str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
+
+
 def _read(line):
-    """Return (Task, {split name: Split}) of a user's line. Raises ValueError where a row is
-    malformed or where there are too few."""
+    """Return what `_parsed` does. Files that have changed are read again in the same process."""
     place, _, columns = line.partition(": ")
-    place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
+    place = _place(place)
+    return _parsed(place, columns, *map(paths.stamp, _files(place).values()))
+
+
+@lru_cache(8)
+def _parsed(place, columns, *_):
+    """Return (Task, {split name: Split}) of a user's files. Raises ValueError where a row is
+    malformed or where there are too few."""
     if not columns and (found := _questions(place)):
         task = Task(place, True, (), ("span_f1", "exact"), True)
     else:

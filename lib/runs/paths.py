@@ -223,13 +223,19 @@ def sha(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def digest(path):
-    """Return the digest of a file.
+def stamp(path):
+    """Return what changes with the content of a file: name, size, times in nanoseconds, inode.
 
-    It is computed once in a process while size, time and place of the file stay.
+    rsync, tar and containers keep the size and the time of another content, but nobody can set the
+    time at which the inode changed.
     """
     state = os.stat(path)
-    return _digest(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
+    return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+
+
+def digest(path):
+    """Return the digest of a file. It is computed once in a process while its `stamp` stays."""
+    return _digest(*stamp(path))
 
 
 @lru_cache(100_000)
@@ -330,10 +336,11 @@ def key_of(*what):
 def remembered(what, sources, compute):
     """Return `compute()`, a JSON value that follows from the content of the files `sources`.
 
-    It is kept on disk until one of the files has another size or time, so that planning reads no
-    text. what: JSON that names the value. A damaged note is made again.
+    It is kept on disk until one of the files has another `stamp`, so that planning reads no text.
+    what: JSON that names the value; the note has it too. A damaged note is made again, and so is
+    one of another name.
     """
-    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
+    told = [what, *map(stamp, sources)]
     path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
