@@ -90,10 +90,10 @@ def read(args):
             f"  left out {len(without)} notebooks without rows at {args.profile[:]}, as {told} have"
         )
     for path in (path for path in there if path.stem not in without):
-        if lacking := values.keys() - notebook.parameters(path).keys():
-            print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
-            continue
         try:
+            if lacking := values.keys() - notebook.parameters(path).keys():
+                print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
+                continue
             grids[path] = notebook.planned(path, values, looked_up=False)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
@@ -292,12 +292,14 @@ def main(words=None):
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except Exception as error:  # A printed table that was changed raises errors of any kind.
+    except Exception as error:  # A table that was changed raises errors of any kind.
         tables = [line for line in committed.changed() if line.startswith("data/published/")]
         usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
+        if not usual or isinstance(error, TypeError):
+            tables += committed.edited("lib/**/*.toml", "data/**/*.toml")
         if not usual and not tables:
             raise
-        fix = paths.movable(getattr(error, "filename", None))
+        fix = "" if "fix: " in str(error) else paths.movable(getattr(error, "filename", None))
         told = f"error: {'' if usual else type(error).__name__ + ': '}{error}{fix}"
         print(told, *tables, sep="\n", file=sys.stderr)
         return 2

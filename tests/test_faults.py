@@ -22,7 +22,7 @@ from conftest import finetuned, made, same_run, stop_at, untrained
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook
+from lib.page import notebook, report
 from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
@@ -315,6 +315,123 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     assert told == "stopped; the same command goes on from the last checkpoints\n"
     assert command.returncode == 130 and there.state(spec)["state"] == "stopped"
     assert not there.lock(spec).exists()
+
+
+# ---- damaged notebooks and pages ----
+BODY = {"id": "bermo_t06_hyperparameters", "profile": "toy", "differs": ["x"], "answer": []}
+BODY |= {"counted": "none", "files": []}
+
+
+@pytest.fixture
+def workbook(tmp_path, monkeypatch):
+    """A folder of notebooks with two of the committed ones, and their digests."""
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    names = ("bermo_t06_hyperparameters", "ghostbert_t07_params")
+    for name in names:
+        (path,) = notebook.find([name.partition("_")[0] + "_t0" + name.split("_t0")[1][0]])
+        shutil.copy(path, folder)
+    monkeypatch.setattr(paths, "NOTEBOOKS", folder)
+    monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    notebook.tidy()
+    return folder
+
+
+TITLE = {"metadata": {"tags": ["title"]}, "cell_type": "markdown"}
+BROKEN = {  # a notebook's file, of its bytes
+    "deleted": None,
+    "empty": b"",
+    "cut": b'{"cells": [',
+    "a list": b"[]",
+    "a number": b"5",
+    "no cells": b'{"cells": null}',
+    "a table of cells": b'{"cells": {}}',
+    "not UTF-8": b'{"cells": "\xe9"}',
+    "a number for text": json.dumps({"cells": [TITLE | {"source": 5}]}).encode(),
+    "no text": json.dumps({"cells": [TITLE | {"source": []}]}).encode(),
+    "no metadata": b'{"cells": [{"metadata": null, "source": [], "cell_type": "code"}]}',
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
+    """A line names it and its fix; the index has the other pages."""
+    one, other = sorted(workbook.glob("*.ipynb"))
+    one.unlink()
+    if BROKEN[what] is not None:
+        one.write_bytes(BROKEN[what])
+    report.publish("toy")
+    index = (paths.FIGURES / "toy" / "index.html").read_text()
+    assert index.count('<a class="card') == 2 and f"{one.name} " in index
+    assert "not a notebook" in index or "no heading in a cell" in index
+    assert __main__.main(["plan"]) == (what != "deleted")
+    told = capsys.readouterr()
+    assert told.err == "" and other.stem in told.out
+    assert what == "deleted" or f"cannot   {one.stem}" in told.out and "fix: take it" in told.out
+    with pytest.raises(ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"):
+        notebook.title(one)
+
+
+def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, capsys):
+    one = sorted(workbook.glob("*.ipynb"))[0]
+    body = json.loads(one.read_text())
+    for cell in body["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            cell["source"] = ["profile: str = (\n"]
+    one.write_text(json.dumps(body))
+    assert __main__.main(["plan"]) == 1
+    told = capsys.readouterr().out
+    assert f"{one.name}, its cell tagged 'parameters': SyntaxError" in told
+
+
+@pytest.mark.parametrize(
+    "what", ["{", "[]", "5", '{"a": 5}', '{"../x": {"parameters": {}, "cells": ""}}']
+)
+def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(what, workbook, capsys):
+    paths.COMMITTED.write_text(what)
+    for words in (["report"], ["run", "bermo_t06"]):
+        assert __main__.main(words) == 2
+        told = capsys.readouterr().err
+        assert "committed.json" in told and "take it from git, or write it with" in told
+        assert told.count("\n") == 1 and "folder" not in told
+    notebook.tidy()
+    assert notebook.committed()
+
+
+@pytest.mark.parametrize("place", ["toy", "scratch/bermo_t06_hyperparameters/toy-by-hand-abc"])
+def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
+    """What another version of the code wrote beside a page stops no command."""
+    path = paths.FIGURES / place / "bermo_t06_hyperparameters.json"
+    path.parent.mkdir(parents=True)
+    others = [{key: BODY[key] for key in BODY if key != gone} for gone in notebook.HOLDS]
+    others += [BODY | {key: 5} for key in notebook.HOLDS] + [BODY | {"files": [5]}, {}, [], 5, "x"]
+    for other in others:
+        path.write_text(json.dumps(other))
+        store.say.cache_clear()
+        report.publish("toy")
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and "another version of this code wrote" in told
+        assert path.name in told and "makes its page again" in told
+    for half in (b"", b'{"id": ', b"\xff", b"[" * 100_000):  # it is being written, or a kill cut it
+        path.write_bytes(half)
+        report.publish("toy")
+    path.write_text(json.dumps(BODY))
+    report.publish("toy")
+    assert capsys.readouterr().err == ""
+    assert "<p>Runs: none</p>" in (paths.FIGURES / "toy" / "index.html").read_text()
+
+
+def test_a_damaged_table_of_settings_is_named(tmp_path):
+    for body in (b"[", b"\xff", b"a = 1\na = 2\n"):
+        path = tmp_path / f"{len(body)}.toml"
+        path.write_bytes(body)
+        with pytest.raises(
+            paths.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"
+        ):
+            paths.toml(path)
 
 
 # ---- parameters ----

@@ -185,14 +185,17 @@ def remove(path):
 
 @cache
 def toml(path):
-    """Return the tables of a TOML file, with its lists as tuples."""
+    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that names it."""
 
     def read(value):
         if isinstance(value, dict):
             return {name: read(each) for name, each in value.items()}
         return tuple(map(read, value)) if isinstance(value, list) else value
 
-    return read(tomllib.loads(Path(path).read_text()))
+    try:
+        return read(tomllib.loads(Path(path).read_text()))
+    except ValueError as error:
+        raise Damaged(f"{shown(path)} is damaged ({error}); fix: take it from git") from None
 
 
 def write(path, text):
@@ -206,17 +209,17 @@ def write_json(path, value):
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
-def read_json(path, fix="its folder"):
+def read_json(path, fix=""):
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
-    fix: what to delete where it is damaged. By default it is the folder, that of a run.
+    fix: what a reader can do then; of a run there is nothing to do, as it is made again.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # To open a pipe would wait for ever.
             raise ValueError("no regular file")
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{shown(path)} is damaged ({error}): delete {fix}") from None
+        raise Damaged(f"{shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}") from None
 
 
 def sha(data):
