@@ -12,9 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -221,6 +223,97 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     assert [line for line in run.lines("events.jsonl") if "resumed" not in line] == first.lines(
         "events.jsonl"
     )
+
+
+# ---- a disk that is full ----
+@contextmanager
+def disk(folder, kib):
+    """A file system of so many KiB at a folder; a test that may not mount one is skipped."""
+    folder.mkdir(exist_ok=True)
+    words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("free", [8, 60, 300])
+def test_a_full_disk_is_told_with_its_place_and_its_variable(free, whole, tmp_path, monkeypatch):
+    """A real one. With room again the run has the same bits, and nothing is left beside it."""
+    place, start = tmp_path / "disk", TEACHER.parents["start"].name
+    there = Store(place, tmp_path / "none")
+    monkeypatch.setenv("RUNS_ROOT", str(place))
+    used = sum(-(-p.stat().st_size // 4096) for p in (whole[0].runs / start).rglob("*")) * 4
+    with disk(place, used + free):
+        shutil.copytree(whole[0].runs / start, place / start)
+        with pytest.raises(OSError) as told:
+            execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
+        for each in ("No space left on device", "free some, or set RUNS_ROOT", str(place)):
+            assert each in str(told.value)
+        assert there.find(TEACHER) is None and not list(place.rglob("*/.*"))
+        state = there.state(TEACHER)
+        assert state["state"] in ("failed", "died", "missing")
+        assert state["state"] != "failed" or "No space left" in state["error"]
+        subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
+        same_run(again(there), whole[0].find(TEACHER))
+
+
+def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch):
+    """torch says the same of a file that was cut: it is a full disk only where one is."""
+    torch_says = "[enforce fail at inline_container.cc:672] . unexpected pos 301568 vs 301520"
+    free = shutil.disk_usage(tmp_path)
+    for text, left, full in (
+        (torch_says, 0, True),
+        (torch_says, 10**9, False),
+        ("No space left on device (os error 28)", 10**9, True),
+        ("loss nan", 0, False),
+    ):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, left=left: free._replace(free=left))
+        with pytest.raises(OSError if full else RuntimeError), paths.room(tmp_path):
+            raise RuntimeError(text)
+
+
+# ---- a machine without a home, or with a long folder for temporary files ----
+# Every process of a command begins with it.
+NOBODY = """
+import pwd
+
+def getpwuid(number):
+    raise KeyError(f"getpwuid(): uid not found: {number}")
+
+pwd.getpwuid = getpwuid
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["no home", "long TMPDIR"])
+def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
+    """As in a container whose user has no entry; as on clusters and other systems."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, words = Path(folder), [sys.executable, "-m", "lib", "report", "ghostbert_t07"]
+        env = os.environ | {"PYTHONPATH": str(paths.ROOT), "TQDM_DISABLE": "1"}
+        env |= {"RUNS_ROOT": f"{root}/runs", "FIGURES_ROOT": f"{root}/figures"}
+        env["TMPDIR"] = str(root / ("tmp" if how == "no home" else "x" * 100))
+        os.mkdir(env["TMPDIR"])
+        if how == "no home":
+            (root / "sitecustomize.py").write_text(NOBODY)
+            env = {k: v for k, v in env.items() if k not in ("HOME", "USER", "LOGNAME", "LNAME")}
+            env["PYTHONPATH"] += f":{root}"
+        done = subprocess.run(words, env=env, cwd=paths.ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "made " in done.stdout and "Traceback" not in done.stderr
+        left = ("home-", "kernel-", "pymp-")
+        assert not [path for path in root.rglob("*") if path.name.startswith(left)]
+
+
+def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/" + "x" * 100)
+    assert paths.sockets() == "/tmp"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(OSError, match="too long a path for a socket; fix: set TMPDIR"):
+        paths.sockets()
 
 
 # ---- two versions of the code on one store ----

@@ -128,7 +128,8 @@ def execute(sheet):
     folder.mkdir(parents=True, exist_ok=True)
     # Another command may make the same page.
     lock = FileLock(folder / f".{sheet.path.stem}.lock")
-    with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
+    how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
+    with lock, tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (draft := Path(place, name)).write_text(sheet.text)
         # Kernels that start together race for ports, so each has sockets in a folder of its own.

@@ -8,6 +8,7 @@ A folder's manifest, `manifest.json`, has a digest of each of its files. It is w
 and checkpoints have one. A file that has other bytes than its manifest says is damaged.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -155,10 +156,53 @@ def whole(path):
     collect(path)
     beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        yield beside / path.name
-        os.replace(beside / path.name, path)
+        with room(path.parent):
+            yield beside / path.name
+            os.replace(beside / path.name, path)
     finally:
         remove(beside)
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# torch and safetensors say so when a disk is full; torch also when a file was cut otherwise.
+TORN = re.compile(r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space")
+LITTLE = 1 << 20  # A disk with fewer free bytes is full.
+
+
+@contextmanager
+def room(folder):
+    """Tell errors of a full disk as OSError with the folder and what to do about it."""
+    try:
+        yield
+    except Exception as error:
+        number = getattr(error, "errno", None)
+        torn = not isinstance(error, OSError) and TORN.search(str(error))
+        if torn and "28" not in torn[0] and "No space" not in torn[0]:
+            torn = shutil.disk_usage(folder).free < LITTLE
+        if getattr(error, "told", False) or not (torn or number in FULL):
+            raise
+        name = next((n for n, root in roots().items() if Path(folder).is_relative_to(root)), "")
+        fix = f"free some{f', or set {name} to another folder' * bool(name)}"
+        full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
+        full.told = True
+        raise full from error
+
+
+def sockets():
+    """Return the folder for sockets, whose paths have at most 107 bytes.
+
+    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where neither can
+    be used.
+    """
+    place = tempfile.gettempdir()
+    if len(os.fsencode(place)) <= SHORT:
+        return place
+    if os.access("/tmp", os.W_OK | os.X_OK):
+        return "/tmp"
+    raise OSError(f"{place} is too long a path for a socket; fix: set TMPDIR to a shorter one")
+
+
+SHORT = 70  # Folders for sockets have at most so many bytes: names of some 35 follow.
 
 
 def collect(path):

@@ -117,7 +117,7 @@ def locked(path, patience=-1):
     holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path, patience, thread_local=False):
+    with paths.room(path.parent), FileLock(path, patience, thread_local=False):
         try:
             yield
         finally:
@@ -393,13 +393,19 @@ class Draft(Scratch):
         where = f"{paths.shown(self.folder)} was deleted while the run was made"
         raise FileNotFoundError(f"{where}: the same command makes it anew")
 
-    def tell(self, state, **more):
-        """Write the ledger."""
+    def tell(self, state, in_place=False, **more):
+        """Write the ledger. in_place: over the bytes that it has, which takes no room on a disk."""
         self.stand()
         status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
         status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
-        write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
+        status |= {"attempts": self.attempts} | more
+        if in_place:
+            with open(self.folder / "status.json", "r+b") as file:
+                file.write(json.dumps(status).encode())
+                file.truncate()
+        else:
+            write_json(self.folder / "status.json", status)
 
     def progress(self, fraction, **now):
         """Write the share of the run that is done to the ledger, at most once a second."""
