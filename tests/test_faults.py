@@ -225,6 +225,48 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     )
 
 
+# ---- a loss of power ----
+def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(copied, whole, capsys):
+    """A loss of power may leave the last one empty; the one before was on the disk."""
+    there = copied(killed=True)
+    before, last = sorted(there.part(TEACHER).glob("resume/step-*"))
+    (last / loop.STATE).write_bytes(b"")
+    run = again(there)
+    same_run(run, whole[0].find(TEACHER))
+    (line,) = [line for line in run.lines("events.jsonl") if line.get("resumed")]
+    assert f"step-{line['step']:08d}" == before.name
+    assert f"{last.name}/{loop.STATE} has another digest" in capsys.readouterr().err
+
+
+def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_path, monkeypatch):
+    """Of a run, of its weights, of a checkpoint, of a record: each file, and the names."""
+    synced, open_files, there = set(), {}, copied()
+    shutil.rmtree(there.runs / TEACHER.name)
+    opened, sync, replace, rename = os.open, os.fsync, os.replace, Path.rename
+
+    def held(path, *how, **more):
+        number = opened(path, *how, **more)
+        open_files[number] = os.stat(number).st_ino
+        return number
+
+    def moved(source):
+        if {"resume", "records"} & {*Path(source).parts} or Path(source).suffix == ".part":
+            files = [path for path in Path(source).rglob("*") if path.is_file()]
+            assert all(path.stat().st_ino in synced for path in files), source
+            moves.append(Path(source).name)
+
+    moves = []
+    monkeypatch.setattr(os, "open", held)
+    monkeypatch.setattr(os, "fsync", lambda n: (synced.add(open_files[n]), sync(n)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (moved(a), replace(a, b)))
+    monkeypatch.setattr(Path, "rename", lambda a, b: (moved(a), rename(a, b))[1])
+    run = execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
+    Store(there.runs, tmp_path / "records").record(run)
+    assert "0.part" in moves and "0" in moves and any(name[:5] == "step-" for name in moves)
+    for folder in (run.folder.parent, tmp_path / "records" / run.folder.parent.name):
+        assert folder.stat().st_ino in synced
+
+
 # ---- a disk that is full ----
 @contextmanager
 def disk(folder, kib):
@@ -332,7 +374,7 @@ def other_json(path, change, *gone):
 @pytest.mark.parametrize("what", [*OTHERS, "file"])
 def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     there = copied(killed=True)
-    (folder,) = there.part(TEACHER).glob("resume/step-*")
+    folder = max(there.part(TEACHER).glob("resume/step-*"))
     path = folder / loop.STATE
     if what == "file":
         path.rename(folder / "state.json")

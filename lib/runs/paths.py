@@ -144,12 +144,14 @@ class Damaged(ValueError):
 
 
 @contextmanager
-def whole(path):
+def whole(path, durable=True):
     """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
     `path`.
 
     A reader never sees half of it. An error, or a full disk, leaves what was there before. Raises
     OSError where `path` is a folder that holds something already.
+
+    durable: whether it is on the disk at the end, so that a power loss does not take it back.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,9 +160,34 @@ def whole(path):
     try:
         with room(path.parent):
             yield beside / path.name
+            if durable:
+                settle(beside / path.name)
             os.replace(beside / path.name, path)
+            if durable:
+                synced(path.parent)
     finally:
         remove(beside)
+
+
+def settle(path):
+    """Let a file, or a folder with all that is in it, be on the disk before this returns."""
+    for place, _, files in os.walk(path):
+        for name in files:
+            synced(Path(place, name))
+        synced(place)
+    if not path.is_dir():
+        synced(path)
+
+
+def synced(path):
+    """Let the bytes of a file, or the names in a folder, be on the disk (fsync)."""
+    if os.name == "posix":
+        number = os.open(path, os.O_RDONLY)
+        try:
+            with suppress(OSError if os.path.isdir(path) else ()):  # Some cannot sync a folder.
+                os.fsync(number)
+        finally:
+            os.close(number)
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -242,15 +269,15 @@ def toml(path):
         raise Damaged(f"{shown(path)} is damaged ({error}); fix: take it from git") from None
 
 
-def write(path, text):
+def write(path, text, durable=True):
     """Write a text to a file, as `whole` does."""
-    with whole(path) as place:
+    with whole(path, durable) as place:
         place.write_text(text)
 
 
-def write_json(path, value):
+def write_json(path, value, durable=True):
     """Write a value as JSON to a file, as `write` does."""
-    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
+    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n", durable)
 
 
 def read_json(path, fix=""):
@@ -324,7 +351,8 @@ def seal(folder):
         if path.is_symlink() or not path.is_file():
             raise Damaged(f"{shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
-    write_json(folder / MANIFEST, {"version": 1, "files": {n: digest(folder / n) for n in found}})
+    files = {name: digest(folder / name) for name in found}
+    write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
 
 
 def check(folder, spared=()):
@@ -395,5 +423,5 @@ def remembered(what, sources, compute):
             return value
     value = compute()
     with suppress(OSError):  # The disk may be full or read-only: then files are read next time.
-        write(path, json.dumps([value, key_of(told, value)]))
+        write(path, json.dumps([value, key_of(told, value)]), durable=False)
     return value

@@ -189,12 +189,14 @@ class Store:
     def place(self, spec):
         """Rename the folder of a run that is made to its final name. Returns the Run.
 
-        It replaces a run that is damaged or has no weights. If it is killed, the new run is whole
-        under either name.
+        It replaces a run that is damaged or has no weights. If it is killed, or the power is lost,
+        the new run is whole under either name.
         """
         final = self.runs / spec.name
+        paths.settle(self.part(spec))
         paths.remove(final)
         self.part(spec).rename(final)
+        paths.synced(final.parent)
         return Run(final, "run")
 
     def part(self, spec):
@@ -289,6 +291,7 @@ class Store:
         with paths.whole(target) as folder:
             shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*"))
             paths.seal(folder)
+            paths.settle(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
@@ -373,7 +376,7 @@ class Draft(Scratch):
         (self.folder / paths.MANIFEST).unlink(missing_ok=True)
         for path in list(self.folder.rglob(".*")):  # An attempt that was killed may have left it.
             paths.remove(path)
-        write_json(self.folder / "spec.json", spec.to_json())
+        write_json(self.folder / "spec.json", spec.to_json(), durable=False)
         self.own = self.stamp()
         self.tell("started")
 
@@ -405,7 +408,7 @@ class Draft(Scratch):
                 file.write(json.dumps(status).encode())
                 file.truncate()
         else:
-            write_json(self.folder / "status.json", status)
+            write_json(self.folder / "status.json", status, durable=False)
 
     def progress(self, fraction, **now):
         """Write the share of the run that is done to the ledger, at most once a second."""
@@ -427,10 +430,10 @@ class Draft(Scratch):
     def seal(self, metrics, env):
         """Write the last files of a run. Only its rename is left then (`Store.place`)."""
         self.stand()
-        write_json(self.folder / "metrics.json", metrics)
-        write_json(self.folder / "env.json", env)
+        write_json(self.folder / "metrics.json", metrics, durable=False)
+        write_json(self.folder / "env.json", env, durable=False)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
-        paths.write(self.folder / "events.jsonl", body)
+        paths.write(self.folder / "events.jsonl", body, durable=False)
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
         paths.seal(self.folder)
