@@ -4,10 +4,12 @@ Each ends in the right files or in one clear line. The counts of `make test-faul
 tests marked slow; the others are a small share of them.
 """
 
+import html
 import json
 import locale
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +26,7 @@ from conftest import finetuned, made, same_run, stop_at, untrained
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook, report
+from lib.page import notebook, report, tables
 from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
@@ -567,6 +569,49 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
             paths.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"
         ):
             paths.toml(path)
+
+
+# ---- texts from data ----
+TEXTS = ["![x](http://e/p.gif)", "[c](javascript:alert(1))", "[c]: http://evil", "<http://a.b>"]
+TEXTS += ["http://auto.link/x", "www.auto.link", "# head", "__init__ _em_ a_b_c", "~~s~~", "``` x"]
+TEXTS += [
+    "- x",
+    "+ x",
+    "---",
+    "> q",
+    "[a\\](b)",
+    "`[c](x:y)",
+    "\\`x` [a](b)",
+    "[a][b]",
+    "*x* | **y**",
+]
+TEXTS += [
+    "<img src=x onerror=alert(1)>",
+    "[![a](b)](c)",
+    "[a [b]](c)",
+    "x\\",
+    "``` [a](b) ``",
+    "`` [a](b) `",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_from_data_is_shown_as_it_is(text):
+    """Names of classes and files, and errors with them: no link, no picture, no mark."""
+    from nbconvert.filters import markdown2html
+
+    for shape in ("- {}\n", "*{}*\n", "| a |\n| --- |\n| {} |\n"):
+        shown = markdown2html(shape.format((tables.escaped, tables.cell)[shape[0] == "|"](text)))
+        told = html.unescape(re.sub("<.*?>", "", shown)).strip()
+        assert told.removeprefix("a\n").strip() == " ".join(text.split()), shown
+        assert not re.search(r"<(a|img|strong|del|h1|hr|pre|script)\b", shown)
+        assert shown.count("<em>") == (shape[0] == "*") and shown.count("<li>") <= 1
+
+
+def test_code_in_a_text_stays_code():
+    """Pages tell commands so."""
+    told = "not made yet: `python -m lib run x --data 'a_b_ [c](d)'` makes it"
+    assert tables.escaped(told) == told
 
 
 # ---- parameters ----
