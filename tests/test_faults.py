@@ -5,6 +5,7 @@ tests marked slow; the others are a small share of them.
 """
 
 import html
+import importlib
 import json
 import locale
 import os
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -23,10 +25,12 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import finetuned, made, same_run, stop_at, untrained
+from filelock import FileLock
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook, report, tables
+from lib.data import models, own
+from lib.page import evidence, notebook, report, sheet, tables
 from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
@@ -571,20 +575,65 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
             paths.toml(path)
 
 
+# ---- what lies elsewhere, what is waited for ----
+@pytest.mark.parametrize(
+    "name", ["..", ".", "/", "/etc", "../x", "a/../../b", "a/..", "", "a//b", "a/b/c/d", "a b"]
+)
+def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
+    """It is refused before anything is asked of the hub, or looked for in a folder."""
+    monkeypatch.setattr(own, "hub", lambda _: pytest.fail("asked"))
+    with pytest.raises(ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"):
+        own.task(f"hub:{name}")
+
+
+def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
+
+    def nothing(name, folder):
+        raise OSError("the hub did not give it")
+
+    monkeypatch.setattr(models, "_download", nothing)
+    with pytest.raises(OSError, match="did not give"):
+        models.fetch("a/b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, capsys, monkeypatch):
+    page = sheet.Sheet(tmp_path / "x.ipynb", tmp_path / "page")
+    page.folder.mkdir()
+    importlib.import_module("papermill"), importlib.import_module("lib.page.kernel")
+    lock = FileLock(page.folder / ".x.lock", thread_local=False)
+    monkeypatch.setattr(sheet.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made"))
+    with lock:
+        timer = threading.Timer(1.0, lock.release)
+        timer.start()
+        with pytest.raises(pytest.fail.Exception, match="made"):
+            sheet.execute(page)
+        timer.join()
+    assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
+
+
+def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
+    """The queue deletes what it saved itself, and not while another run reads it."""
+    there, start = copied(), TEACHER.parents["start"]
+    mine = evidence.Mine(there)
+    assert start.name not in mine
+    mine.add(start)
+    assert start.name in evidence.Mine(there)  # also after a command that was stopped
+    shutil.rmtree(there.runs / TEACHER.name)
+    paths.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
+    with store.locked(there.lock(TEACHER)):
+        mine.give_back(start)
+        assert there.find(start, weights=True)
+    mine.give_back(start)
+    assert there.find(start) and not there.find(start, weights=True)
+
+
 # ---- texts from data ----
 TEXTS = ["![x](http://e/p.gif)", "[c](javascript:alert(1))", "[c]: http://evil", "<http://a.b>"]
 TEXTS += ["http://auto.link/x", "www.auto.link", "# head", "__init__ _em_ a_b_c", "~~s~~", "``` x"]
-TEXTS += [
-    "- x",
-    "+ x",
-    "---",
-    "> q",
-    "[a\\](b)",
-    "`[c](x:y)",
-    "\\`x` [a](b)",
-    "[a][b]",
-    "*x* | **y**",
-]
+TEXTS += ["- x", "+ x", "---", "> q", "[a\\](b)", "`[c](x:y)", "[a][b]", "*x* | **y**"]
 TEXTS += [
     "<img src=x onerror=alert(1)>",
     "[![a](b)](c)",

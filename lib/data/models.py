@@ -9,6 +9,7 @@ A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
@@ -34,16 +35,23 @@ def fetch(name):
     here = holding(name, WEIGHTS) or holding(name, PICKLE)
     if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
-    with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
-        source = here or _download(name, Path(temporary))
-        _copy(source, made)
-        if not (made / WEIGHTS).exists():
-            convert(source / PICKLE, made / WEIGHTS)
-        found = paths.digest(made / WEIGHTS)
-        if (wanted := official_digests().get(f"models/{name}", found)) != found:
-            told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
-            raise ValueError(f"{told}: fetch them again; nothing was stored")
-        paths.seal(made)
+    try:
+        with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
+            source = here or _download(name, Path(temporary))
+            _copy(source, made)
+            if not (made / WEIGHTS).exists():
+                convert(source / PICKLE, made / WEIGHTS)
+            found = paths.digest(made / WEIGHTS)
+            if (wanted := official_digests().get(f"models/{name}", found)) != found:
+                told = (
+                    f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
+                )
+                raise ValueError(f"{told}: fetch them again; nothing was stored")
+            paths.seal(made)
+    finally:
+        if target.parent != paths.models_root():
+            with suppress(OSError):  # It is empty where the hub gave nothing.
+                target.parent.rmdir()
     return target
 
 

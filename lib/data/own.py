@@ -16,6 +16,7 @@ A file `test` in a folder is read only for the model that is chosen in the end. 
 is its line, with the full path and all columns.
 """
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -84,6 +85,10 @@ def _fetched(place):
     """Return the folder with the labelled rows of "hub:NAME", which are fetched once. Raises
     ValueError where the data set has no training rows."""
     name = place.removeprefix(HUB)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
+        raise ValueError(
+            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+        )
     if not (folder := paths.DATA / "hub" / name).exists():
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
