@@ -603,14 +603,19 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
     page = sheet.Sheet(tmp_path / "x.ipynb", tmp_path / "page")
     page.folder.mkdir()
     importlib.import_module("papermill"), importlib.import_module("lib.page.kernel")
-    lock = FileLock(page.folder / ".x.lock", thread_local=False)
+    held = threading.Event()
+
+    def hold():
+        with FileLock(page.folder / ".x.lock"):
+            held.set()
+            time.sleep(1.0)
+
     monkeypatch.setattr(sheet.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made"))
-    with lock:
-        timer = threading.Timer(1.0, lock.release)
-        timer.start()
-        with pytest.raises(pytest.fail.Exception, match="made"):
-            sheet.execute(page)
-        timer.join()
+    (other := threading.Thread(target=hold)).start()
+    held.wait()
+    with pytest.raises(pytest.fail.Exception, match="made"):
+        sheet.execute(page)
+    other.join()
     assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
 
 
