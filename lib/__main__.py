@@ -5,13 +5,15 @@ command starts fast.
 """
 
 import argparse
+import getpass
 import json
 import locale
 import os
 import signal
 import sys
+import tempfile
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from lib.runs import committed, paths
 
@@ -90,10 +92,10 @@ def read(args):
             f"  left out {len(without)} notebooks without rows at {args.profile[:]}, as {told} have"
         )
     for path in (path for path in there if path.stem not in without):
-        if lacking := values.keys() - notebook.parameters(path).keys():
-            print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
-            continue
         try:
+            if lacking := values.keys() - notebook.parameters(path).keys():
+                print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
+                continue
             grids[path] = notebook.planned(path, values, looked_up=False)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
@@ -287,20 +289,39 @@ def main(words=None):
         print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # A kill ends as Ctrl-C does.
+    stack = ExitStack()
     try:
+        housed(stack)
         return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except Exception as error:  # A printed table that was changed raises errors of any kind.
+    except Exception as error:  # A table that was changed raises errors of any kind.
         tables = [line for line in committed.changed() if line.startswith("data/published/")]
         usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
+        if not usual or isinstance(error, TypeError):
+            tables += committed.edited("lib/**/*.toml", "data/**/*.toml")
         if not usual and not tables:
             raise
-        fix = paths.movable(getattr(error, "filename", None))
+        fix = "" if "fix: " in str(error) else paths.movable(getattr(error, "filename", None))
         told = f"error: {'' if usual else type(error).__name__ + ': '}{error}{fix}"
         print(told, *tables, sep="\n", file=sys.stderr)
         return 2
+    finally:
+        stack.close()
+
+
+def housed(stack):
+    """Give a command a home and a name of its user where it has none, until `stack` is closed.
+
+    A user id of a container may have no entry; the packages of pages ask for both.
+    """
+    if paths.home() is None:
+        os.environ["HOME"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="home-"))
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = str(os.getuid())
 
 
 if __name__ == "__main__":

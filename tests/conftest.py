@@ -353,7 +353,7 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their place."""
     drawing = data.unseen_positions, data.unseen_rows, data.pool
-    for function in (data.splits, data.looked_for, *drawing, data.weights, texts.first):
+    for function in (data.splits, data.looked_for, *drawing, texts.first):
         function.cache_clear()
 
 

@@ -22,9 +22,7 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "data"))
-    data.weights.cache_clear()
     yield tmp_path
-    data.weights.cache_clear()
 
 
 def pickled(folder, tiny, tokenizer, weights=None):
@@ -52,7 +50,6 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     assert not (root / "models" / "mine" / models.PICKLE).exists()
     first = data.checkpoint_digest("mine")
     shutil.rmtree(root / "models" / "mine")
-    data.weights.cache_clear()
     models.fetch("mine")
     assert data.checkpoint_digest("mine") == first, "the same pickle gives the same bytes"
     models.copy("mine", first, root / "run")
@@ -69,7 +66,7 @@ def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, token
     models.copy("mine", data.weights("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
-    with pytest.raises(ValueError, match=f"{file} has another digest .*: delete its folder, and"):
+    with pytest.raises(ValueError, match=f"{file} has another digest .*: move .* away, and"):
         models.copy("mine", data.weights("mine"), root / "damaged")
     assert not (root / "damaged").exists()
 

@@ -322,9 +322,7 @@ def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
 def at(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "data"))
-    data.weights.cache_clear()
     yield tmp_path
-    data.weights.cache_clear()
 
 
 def test_a_checkpoint_of_another_digest_is_refused(at, tiny, tokenizer):

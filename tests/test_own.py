@@ -1,6 +1,7 @@
 """A reader's own data and model: what is read, how it is named, and that no paper needs to know."""
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -255,19 +256,45 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     put(tmp_path, "elsewhere/classes.tsv", table(other))
     assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
     put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
-    data.weights.cache_clear()
     assert not names(tsv, model) & before
 
 
-def test_a_changed_file_is_another_task(tmp_path, tsv):
-    before = data.describe("own", rows_of.task(tsv).name)
-    data.looked_for.cache_clear()
-    rows_of._read.cache_clear()
-    put(tmp_path, "reviews.tsv", table(reviews(80)))
-    data.splits.cache_clear()
-    assert data.describe("own", rows_of.task(tsv).name)["digest"] != before["digest"]
+def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
+    """In the same process, and with the size and the time of before, as rsync and tar keep them."""
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
+    before, drawn = data.describe("own", line), data.describe("own", line, 20, 0, 10, 30)
+    swapped = [(text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()]
+    put(tmp_path, "reviews.tsv", table(swapped).replace("bad \n", "bad\n"))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert path.stat().st_size == state.st_size and path.stat().st_mtime_ns == state.st_mtime_ns
+    after = data.describe("own", rows_of.task(tsv).name)
+    assert after["digest"] != before["digest"]
+    assert data.describe("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
+    for value in (1, 2):  # A note that lies under the name of another is none.
+        noted = paths.remembered(["rows", value], [path], lambda value=value: value)
+        assert noted == value
+    one, two = (
+        paths.runs_root() / ".tokens" / "digests" / f"{paths.key_of(['rows', v])}.json"
+        for v in (1, 2)
+    )
+    one.write_text(two.read_text())
+    assert paths.remembered(["rows", 1], [path], lambda: 3) == 3
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
+    put(tmp_path, "reviews.tsv", table(reviews(80)))
+    assert data.describe("own", line)["digest"] not in (before["digest"], after["digest"])
+
+
+def test_a_model_folder_that_is_replaced_is_another_model(encoder):
+    folder = encoder()
+    before, path = data.weights(str(folder)), Path(folder, "config.json")
+    state, body = path.stat(), path.read_text()
+    path.write_text(body.replace("1", "2", 1))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert data.weights(str(folder)) != before
+    path.write_text(body)
+    assert data.weights(str(folder)) == before
 
 
 # ---- model ----

@@ -1,6 +1,8 @@
 """The store: whole or not at all, made once, found again."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,6 +119,109 @@ def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
     assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
 
 
+MORE = {  # what may lie in a folder beside what was written: f(folder)
+    "a file": lambda folder: (folder / "more.json").write_text("{}"),
+    "a folder": lambda folder: (folder / "more").mkdir(),
+    "a link": lambda folder: (folder / "more.json").symlink_to(folder / "spec.json"),
+    "a link to its content": lambda folder: linked(folder / "metrics.json"),
+    "a link to itself": lambda folder: looped(folder / "metrics.json"),
+    "a pipe": lambda folder: (
+        (folder / "metrics.json").unlink(),
+        os.mkfifo(folder / "metrics.json"),
+    ),
+    "a pipe more": lambda folder: os.mkfifo(folder / "more.json"),
+    "a pipe for a manifest": lambda folder: (
+        (folder / paths.MANIFEST).unlink(),
+        os.mkfifo(folder / paths.MANIFEST),
+    ),
+    "a folder for a file": lambda folder: (
+        (folder / "env.json").unlink(),
+        (folder / "env.json").mkdir(),
+    ),
+    "fewer listed": lambda folder: listed(folder, lambda files: files.pop("metrics.json")),
+    "none listed": lambda folder: listed(folder, dict.clear),
+}
+
+
+def linked(path):
+    path.rename(path.parent.parent / "aside")
+    path.symlink_to(path.parent.parent / "aside")
+
+
+def looped(path):
+    path.unlink()
+    path.symlink_to(path)
+
+
+def listed(folder, change):
+    told = read_json(folder / paths.MANIFEST)
+    change(told["files"])
+    write_json(folder / paths.MANIFEST, told)
+
+
+@pytest.mark.parametrize("what", MORE)
+def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
+    """What else lies in a run is damage: the run is not used, and made again."""
+    run = finished(store)
+    MORE[what](run.folder)
+    assert store.find(SPEC) is None
+    monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
+    again = execute.execute(SPEC, store)
+    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not paths.wrong(again.folder)
+    assert not {p.name for p in again.folder.iterdir()} & {"more", "more.json"}
+
+
+def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
+    """Names with a dot are not read; a draft, and what is written whole, remove them."""
+    part = store.part(SPEC)
+    part.mkdir(parents=True)
+    (part / ".env.json.4711").write_text("{")
+    (part / "model").mkdir()
+    (part / "model" / ".weights.x").mkdir()
+    run = finished(store)
+    assert not list(run.folder.rglob(".*"))
+    (run.folder / ".status.json.12").write_text("{")
+    assert not list(store.record(run).rglob(".*")) and store.find(SPEC)
+
+
+def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
+    """A young one may be at work, also of a process with the same number elsewhere."""
+    names = (".x.json.4711", ".x.json.old8char", ".x.json.young", ".x.json.lock", ".y.json.1")
+    for name in names:
+        (tmp_path / name).write_text("")
+        if name != names[2]:
+            os.utime(tmp_path / name, (1, 1))
+    with paths.whole(tmp_path / "x.json") as one, paths.whole(tmp_path / "x.json") as two:
+        one.write_text("1")
+        two.write_text("2")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"x.json", *names[2:]} and (tmp_path / "x.json").read_text() == "1"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_run_whose_folder_is_deleted_stops(store, anew):
+    """Nothing is written to a folder that was made anew by the next command."""
+    draft = Draft(store, SPEC, {}, keep=True)
+    shutil.rmtree(draft.folder)
+    if anew:
+        Draft(store, SPEC, {}, keep=True)
+    for write in (
+        lambda: draft.tell("started"),
+        lambda: draft.save_arrays("x", y=np.zeros(1)),
+        lambda: draft.seal({}, {}),
+    ):
+        with pytest.raises(FileNotFoundError, match="was deleted while the run was made"):
+            write()
+    assert draft.folder.exists() == anew and store.find(SPEC) is None
+
+
+def test_a_run_without_one_of_its_parts_is_damaged(store):
+    run = finished(store)
+    (run.folder / "spec.json").unlink()
+    paths.seal(run.folder)
+    assert store.find(SPEC) is None and SPEC in store.missing([SPEC])
+
+
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
     before = os.umask(0o027)
     try:
@@ -132,6 +237,34 @@ def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
     assert (Store().runs, Store().records) == (tmp_path / "a", tmp_path / "b")
     monkeypatch.delenv("RECORDS_ROOT")
     assert Store().records == paths.DATA / "records"
+
+
+ROOTED = """
+import json, os, sys
+from pathlib import Path
+from lib.runs import paths
+os.chdir("/")  # as kernels stand in another folder
+text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
+print(json.dumps([paths.scrubbed(text) == text, [str(p) for p in paths.roots().values()],
+                  [os.environ.get(name) for name in paths.ROOTS], paths.scrubbed(sys.argv[1])]))
+"""
+
+
+@pytest.mark.parametrize(
+    "root", ["", ".", "data", "runs", "/", "somewhere/runs", "~/runs", "./x/../y"]
+)
+def test_roots_of_any_kind_are_absolute_and_rewrite_no_text(root, tmp_path):
+    """A child, which stands elsewhere, has the same ones; words of a page stay."""
+    env = os.environ | dict.fromkeys(paths.ROOTS, root) | {"HOME": "/", "PYTHONPATH": paths.ROOT}
+    words = [sys.executable, "-c", ROOTED, f"{tmp_path}/somewhere/runs"]
+    how = {"env": env | {"TMPDIR": str(tmp_path)}, "cwd": tmp_path, "text": True}
+    told = json.loads(subprocess.check_output(words, **how))
+    same, roots, children, named = told
+    assert same and all(Path(place).is_absolute() for place in roots)
+    if root:
+        assert children == roots == [str(Path(tmp_path, root.replace("~", "")))] * 5
+    ends = {"somewhere/runs": "$NOTEBOOKS_ROOT", ".": "$NOTEBOOKS_ROOT/somewhere/runs"}
+    assert named == ends.get(root, "$TMPDIR/somewhere/runs")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -182,5 +315,6 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
     assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
-    assert cost(run.status) == run.status.pop("core_seconds")
+    assert cost(run.status | {"core_seconds": 0.25}) == 0.25
+    run.status.pop("core_seconds")
     assert cost(run.status) == run.status["seconds"]  # of a time without core seconds

@@ -19,7 +19,7 @@ import importlib
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +167,7 @@ def official_digests():
 
 @cache
 def _noted(path, _):
-    return json.loads(path.read_text())
+    return paths.read_json(path, "take it from git")
 
 
 def at_hand_or_official(key, compute):
@@ -206,7 +206,6 @@ def locate(name):
     raise FileNotFoundError(f"{why}: {fix}")
 
 
-@cache
 def weights(name):
     """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is absent.
 
@@ -226,7 +225,23 @@ def checkpoint_digest(name):
 
 
 # ---- descriptors ----
-@cache
+def current(function):
+    """Cache a function of a source's name and a task's name; with `own`, while its files stay.
+
+    A kernel lives on while its reader edits a file. Official rows are held to their digests.
+    """
+    cached = cache(lambda _, *args: function(*args))
+
+    @wraps(function)
+    def call(name, task_name, *args):
+        there = source(name).files(task_name) if name == "own" else ()
+        return cached(tuple(map(paths.stamp, there)), name, task_name, *args)
+
+    call.cache_clear = cached.cache_clear
+    return call
+
+
+@current
 def splits(name, task_name):
     """Return {split name: Split} of a task.
 
@@ -274,12 +289,19 @@ def at_hand(name, task_name):
     They are looked for once, and again when their folder has changed: a grid asks for them a
     thousand times.
     """
+    if name == "own":  # Its rows are parsed in any case.
+        return own_at_hand(name, task_name)
     places = [place for root in folder(name) for place in (root, root / task_name)]
-    changed = [place.stat().st_mtime_ns for place in places if place.exists()]
+    changed = [paths.stamp(place) for place in places if place.exists()]
     found, absent = looked_for(name, task_name, *changed)
     if absent:
         raise FileNotFoundError(absent)
     return found
+
+
+@current
+def own_at_hand(name, task_name):
+    return of_rows(name, task_name), [*splits(name, task_name)]
 
 
 @cache
@@ -289,8 +311,7 @@ def looked_for(name, task_name, *_):
     Digest and names are noted on disk until a file of the source or of this package changes:
     reading every task takes seconds, and each command asks for most of them.
     """
-    there = source(name).files(task_name) if name == "own" else []
-    there += [path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()]
+    there = [path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read():
         return [of_rows(name, task_name), *splits(name, task_name)]
@@ -421,7 +442,7 @@ def permuted(split):
 
 
 # ---- unseen rows, and rows that share no text with them ----
-@cache
+@current
 def unseen_positions(name: str, task_name: str, beside: int, count: int, words: int) -> list:
     """Return the positions of at most `count` unseen rows in the training set.
 
@@ -438,7 +459,7 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
     return chosen
 
 
-@cache
+@current
 def unseen_rows(name, task_name, beside, count, words=0):
     """Return a Split of at most `count` unseen rows.
 
@@ -477,7 +498,7 @@ def pool_key(descriptor: dict) -> str:
     return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
 
 
-@cache
+@current
 def pool(name: str, task_name: str, beside: int = 0, count: int = 0, words: int = 0) -> Split:
     """Return the training rows of which each seed draws its own, in the order of their file.
 

@@ -9,6 +9,7 @@ A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
@@ -34,16 +35,23 @@ def fetch(name):
     here = holding(name, WEIGHTS) or holding(name, PICKLE)
     if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
-    with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
-        source = here or _download(name, Path(temporary))
-        _copy(source, made)
-        if not (made / WEIGHTS).exists():
-            convert(source / PICKLE, made / WEIGHTS)
-        found = paths.digest(made / WEIGHTS)
-        if (wanted := official_digests().get(f"models/{name}", found)) != found:
-            told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
-            raise ValueError(f"{told}: fetch them again; nothing was stored")
-        paths.seal(made)
+    try:
+        with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
+            source = here or _download(name, Path(temporary))
+            _copy(source, made)
+            if not (made / WEIGHTS).exists():
+                convert(source / PICKLE, made / WEIGHTS)
+            found = paths.digest(made / WEIGHTS)
+            if (wanted := official_digests().get(f"models/{name}", found)) != found:
+                told = (
+                    f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
+                )
+                raise ValueError(f"{told}: fetch them again; nothing was stored")
+            paths.seal(made)
+    finally:
+        if target.parent != paths.models_root():
+            with suppress(OSError):  # It is empty where the hub gave nothing.
+                target.parent.rmdir()
     return target
 
 
@@ -51,7 +59,8 @@ def _copy(source, target):
     """Copy the files of a checkpoint into a folder, which is made where it is missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
-        shutil.copy(path, target / path.name)
+        if path.name[0] != ".":
+            shutil.copy(path, target / path.name)
 
 
 def convert(source, target):
@@ -95,6 +104,6 @@ def copy(name, expected, target):
     """
     folder = locate(name)
     if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
-        raise ValueError(f"{why}: delete its folder, and fetch {name} again")
+        raise ValueError(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

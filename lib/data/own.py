@@ -16,7 +16,8 @@ A file `test` in a folder is read only for the model that is chosen in the end. 
 is its line, with the full path and all columns.
 """
 
-from functools import cache
+import re
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def title(name):
 
 def files(name):
     """Return the paths of the files from which a task is read."""
-    return list(_files(name.partition(": ")[0]).values())
+    return list(_files(_place(name.partition(": ")[0])).values())
 
 
 def task(line):
@@ -84,6 +85,10 @@ def _fetched(place):
     """Return the folder with the labelled rows of "hub:NAME", which are fetched once. Raises
     ValueError where the data set has no training rows."""
     name = place.removeprefix(HUB)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
+        raise ValueError(
+            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+        )
     if not (folder := paths.DATA / "hub" / name).exists():
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
@@ -115,12 +120,22 @@ def _chosen(place, rows, wanted):
     return wanted
 
 
-@cache
+def _place(place):
+    """Return the full path of a line's file or folder; that of the hub is fetched first."""
+    return str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
+
+
 def _read(line):
-    """Return (Task, {split name: Split}) of a user's line. Raises ValueError where a row is
-    malformed or where there are too few."""
+    """Return what `_parsed` does. Files that have changed are read again in the same process."""
     place, _, columns = line.partition(": ")
-    place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
+    place = _place(place)
+    return _parsed(place, columns, *map(paths.stamp, _files(place).values()))
+
+
+@lru_cache(8)
+def _parsed(place, columns, *_):
+    """Return (Task, {split name: Split}) of a user's files. Raises ValueError where a row is
+    malformed or where there are too few."""
     if not columns and (found := _questions(place)):
         task = Task(place, True, (), ("span_f1", "exact"), True)
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 from huggingface_hub import ModelCard, ModelCardData
 
 from lib.export.opened import task_of
+from lib.page.tables import escaped
 from lib.runs.spec import ancestry, from_json, placeless
 
 
@@ -19,7 +20,8 @@ def card(run, exported):
     return ModelCard.from_template(
         ModelCardData(library_name="transformers"),
         template_path=Path(__file__).with_name("card.md.j2"),
-        title=f"{Path(task.name).name if task else 'Encoder'}, {run.name}",
+        title=escaped(f"{Path(task.name).name if task else 'Encoder'}, {run.name}"),
+        classes=[escaped(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * exported["remote"],
         scores=measured(run, task),
         described=json.dumps(placeless(spec.args.get("data", {}))),

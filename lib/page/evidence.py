@@ -8,19 +8,21 @@ A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines.
 is whole before the next begins, and within a step each seed, so that a teacher and its students are
 made in one go.
 
-Weights that no missing run of the profile needs are deleted, so that a round fits on a small disk.
+Weights that these commands saved are deleted when no missing run of the profile needs them, so that
+a round fits on a small disk. Those that a reader or another command saved stay.
 """
 
 import shutil
 from collections import Counter
+from contextlib import suppress
 from itertools import chain, groupby, zip_longest
 
 from lib.measure.cells import parse_seeds as seeds
 from lib.page import checks, notebook
 from lib.page.claims import SCALE, recorded, rows
 from lib.papers import grids, planned
-from lib.runs import processor, sweep
-from lib.runs.spec import ancestry, known
+from lib.runs import paths, processor, sweep
+from lib.runs.spec import ancestry, from_json, known
 from lib.runs.store import Store
 from lib.steps import STEPS
 
@@ -115,16 +117,49 @@ def gather(claims, store, workers=None, backend="local", profile=SCALE):
     missing = store.missing(every, exact=True)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
+    mine = Mine(store)
+
     def done(spec):
         keep([spec] if spec in results else [], store)
+        mine.add(spec)
         for name, parent in spec.parents.items():
             needed[parent] -= 1
             pinned = spec.inputs[name].seed is not None  # A pinned input is for all seeds.
-            if needed[parent] <= 0 and not pinned and STEPS[parent.step].weights:
-                shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
+            if needed[parent] <= 0 and not pinned and parent.name in mine:
+                mine.give_back(parent)
 
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
     return sweep.make(wanted, store, workers, done=done, **how)
+
+
+class Mine:
+    """The runs of a store whose weights `gather` saved, for its own use alone.
+
+    Their names stand in a file of the store, as a gathering may be stopped and go on. Weights that
+    a reader kept, or that another command made, are not among them.
+    """
+
+    def __init__(self, store):
+        self.store, self.path = store, store.runs / ".evidence"
+
+    def __contains__(self, name):
+        return self.path.exists() and name in self.path.read_text().splitlines()
+
+    def add(self, spec):
+        """Note that the run of a Spec was made by this command."""
+        if STEPS[spec.step].weights and spec.name not in self:
+            with open(self.path, "a") as file:
+                file.write(f"{spec.name}\n")
+
+    def give_back(self, spec):
+        """Delete the weights of a run, unless another run that is being made reads them."""
+        for part in self.store.parts():
+            with suppress(OSError, paths.Damaged, KeyError, TypeError):
+                body = paths.read_json(part / "spec.json")
+                names = [each.name for each in from_json(body).parents.values()]
+                if spec.name in names and self.store.unfinished(part)["state"] == "running":
+                    return
+        shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
 def found_by(specs):

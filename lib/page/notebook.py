@@ -19,6 +19,7 @@ from lib.papers import planned as planned_rows
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.spec import known
+from lib.runs.store import say
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # A command sets this variable to the place of a page, as JSON. Then no run is made and no widget
@@ -55,19 +56,29 @@ def find(patterns=()):
     return list(chosen)
 
 
+# What the file that is beside a page holds for the index, of all versions of this code.
+HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files": list}
+FIX = "take it from git, or delete it"
+
+
 def cells(path):
     """Return {tag: source} of the tagged cells. Raises ValueError where the file is no notebook."""
     try:
-        body = json.loads(Path(path).read_text())
-        tagged = [(t, c) for c in body["cells"] for t in c["metadata"].get("tags", [])]
-        return {tag: "".join(cell["source"]) for tag, cell in tagged}
-    except (json.JSONDecodeError, KeyError) as error:
-        raise ValueError(f"{paths.shown(path)} is not a notebook ({error})") from None
+        found = {}
+        for cell in json.loads(Path(path).read_bytes())["cells"]:
+            source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+            found |= dict.fromkeys([*tags, cell["cell_type"]], source)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
+        raise ValueError(f"{why}; fix: {FIX}") from None
 
 
 def title(path):
-    """Return the first heading of a notebook, without its mark."""
-    return cells(path)["title"].splitlines()[0].lstrip("# ")
+    """Return the first heading of a notebook, without its mark. Raises ValueError without one."""
+    for line in cells(path).get("title", "").splitlines()[:1]:
+        return line.lstrip("# ")
+    raise ValueError(f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}")
 
 
 def parameters(path):
@@ -77,8 +88,12 @@ def parameters(path):
     """
     source, values = cells(path).get("parameters"), {}
     if source is None:
-        raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'")
-    exec(source, values)
+        raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'; fix: {FIX}")
+    try:
+        exec(source, values)
+    except Exception as error:
+        why = f"{paths.shown(path)}, its cell tagged 'parameters': {one_line(error)}"
+        raise ValueError(f"{why}; fix: {FIX}") from None
     about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
     return {
         name: Parameter(*(get_args(kind) or (kind,)), values[name], about.get(name, ""))
@@ -206,17 +221,35 @@ def kept(path):
 
 
 def committed():
-    """Return {name: what `kept` returned} of the committed notebooks."""
-    return paths.read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
+    """Return {name: what `kept` returned} of the committed notebooks. Raises Damaged."""
+    if not paths.COMMITTED.exists():
+        return {}
+    fix = "take it from git, or write it with `python -m lib tidy`"
+    found = paths.read_json(paths.COMMITTED, fix)
+    with suppress(TypeError, KeyError, AttributeError):
+        if all(
+            re.fullmatch(r"\w[\w.-]*", n)
+            and dict(v["parameters"]) == v["parameters"]
+            and isinstance(v["cells"], str)
+            for n, v in found.items()
+        ):
+            return found
+    told = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    raise paths.Damaged(f"{told}; fix: {fix}")
 
 
 def tidy():
-    """Normalise every notebook and note what is committed of it. Return the files that changed."""
-    there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
+    """Normalise every notebook and note what is committed of it. Return the files that changed.
+
+    Raises ValueError for a file that is no notebook, before any is written.
+    """
+    for path in find():
+        cells(path)
+    there = {path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
         paths.write(path, normalised(path.read_text()))
     paths.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
-    return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
+    return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != there.get(path)]
 
 
 def place(path, values, hand=False):
@@ -255,9 +288,21 @@ def place(path, values, hand=False):
 
 
 def provenance(folder, name):
-    """Return what the last cell of a page wrote, None where nothing or half of it is there."""
-    with suppress(OSError, ValueError):
-        return json.loads((folder / f"{name}.json").read_text())
+    """Return what the last cell of a page wrote, None where nothing or half of it is there.
+
+    Of a file that another version of this code wrote a line says so; the page is made again.
+    """
+    path = folder / f"{name}.json"
+    with suppress(OSError, ValueError, RecursionError):
+        body = json.loads(path.read_bytes())
+        told = body if isinstance(body, dict) else {}
+        if all(isinstance(told.get(key), kind) for key, kind in HOLDS.items()):
+            texts = [*told["differs"], *told["answer"], *told["files"]]
+            if all(isinstance(text, str) for text in texts):
+                return body
+        how = f"another version of this code wrote {paths.shown(path)}"
+        say(f"not shown  {how}; fix: `python -m lib report {name}` makes its page again")
+    return None
 
 
 def command(name, scope):

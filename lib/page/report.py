@@ -35,13 +35,20 @@ class Book:
     def __init__(self, profile, values, grids, absent, store):
         self.profile, self.store, self.working, self.sheets = profile, store, True, []
         for path in [*grids, *absent]:
-            filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
             found = grids.get(path, {})
-            left = set(store.missing(notebook.wanted(found)))
-            sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
+            try:
+                filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
+                left = set(store.missing(notebook.wanted(found)))
+                sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
+            except paths.Damaged:
+                raise
+            except ValueError as error:  # A damaged notebook stops its own page alone.
+                sheet = Sheet(path, paths.FIGURES / profile[:])
+                sheet.fail(str(absent.get(path, error)))
+            else:
+                if path in absent:
+                    sheet.fail(one_line(absent[path]))
             self.sheets.append(sheet)
-            if path in absent:
-                sheet.fail(one_line(absent[path]))
         self.sheets.sort(key=lambda sheet: len(sheet.left))
         self.publish()
 
@@ -149,9 +156,14 @@ def card(sheet, profile, working):
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
     how = notebook.command(sheet.path.stem, grids.meant({"profile": profile} | sheet.values))
+    try:
+        title, failed = notebook.title(sheet.path), sheet.failed
+    except ValueError as error:
+        title, failed = sheet.path.stem, sheet.failed or paths.scrubbed(str(error))
     return vars(sheet) | {
-        "title": notebook.title(sheet.path),
-        "body": None if sheet.failed else sheet.body,
+        "title": title,
+        "failed": failed,
+        "body": None if failed else sheet.body,
         "waits": f"{len(sheet.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),
         "folder": os.path.relpath(sheet.folder, top),

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from lib.page import equation, notebook, verdicts
 from lib.runs import paths
 from lib.runs.execute import one_line
+from lib.runs.store import say
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
@@ -127,8 +128,15 @@ def execute(sheet):
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(sheet.differs)])
     folder.mkdir(parents=True, exist_ok=True)
     # Another command may make the same page.
-    lock = FileLock(folder / f".{sheet.path.stem}.lock")
-    with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
+    lock = FileLock(folder / f".{sheet.path.stem}.lock", thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"waiting  {sheet.path.stem}: another process is making its page")
+    else:
+        lock.release()
+    how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
+    with lock, tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (draft := Path(place, name)).write_text(sheet.text)
         # Kernels that start together race for ports, so each has sockets in a folder of its own.

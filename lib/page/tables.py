@@ -171,10 +171,32 @@ class Runs:
         return found
 
 
+# A span of code in Markdown; what is in it is no mark of another kind.
+SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+# A backslash before a mark, a mark, the target of a link, emphasis, and addresses.
+MARK = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
+)
+# A heading, a list, a line or the target of a link, where it begins a text.
+BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
+
+
 def escaped(text):
-    """Return a text on one line, in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
+    """Return a text on one line, in which Markdown and HTML find no mark of theirs but code.
+
+    Texts come from data too: names of classes and of files, and errors that hold them.
+    """
+    return BEGIN.sub(r"\\", cell(text))
+
+
+def cell(text):
+    """Return a text as `escaped` does, for a cell of a table: nothing begins there."""
+    text, found, at = " ".join(html.escape(str(text), quote=False).split()), [], 0
+    for span in SPAN.finditer(text):
+        code = re.sub(r"[*|]", r"\\\g<0>", span[0])
+        found += [MARK.sub(r"\\\g<0>", text[at : span.start()]), code]
+        at = span.end()
+    return "".join([*found, MARK.sub(r"\\\g<0>", text[at:])])
 
 
 def joined(names, between):
@@ -240,7 +262,7 @@ def markdown(frame):
     names = [name or "" for name in frame.index.names]
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     rows = [frame.columns, ["---"] * frame.shape[1], *frame.itertuples(index=False, name=None)]
-    return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
+    return "".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows)
 
 
 def compared(frame):

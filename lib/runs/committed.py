@@ -4,6 +4,9 @@ They are the files that a reader sees, or that results rest on. `data/records/fi
 for each: its path and its digest.
 """
 
+import subprocess
+from contextlib import suppress
+
 from lib.runs import paths
 from lib.runs.paths import sha
 
@@ -29,3 +32,16 @@ def changed(place=None):
     old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
     names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
     return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
+
+
+def edited(*patterns):
+    """Return one line for each file that matches a pattern and is not as git has it.
+
+    Outside a checkout there is none.
+    """
+    words = ["git", "diff", "--name-only", "HEAD", "--", *(f":(glob){each}" for each in patterns)]
+    how = {"cwd": paths.ROOT, "text": True, "capture_output": True}
+    with suppress(OSError):
+        names = subprocess.run(words, **how).stdout.splitlines()
+        return [f"{name} is not as git has it; fix: take it from git" for name in names]
+    return []

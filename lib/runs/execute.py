@@ -49,13 +49,19 @@ def _make(spec, store, keep, checkpoint_seconds):
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
+        with paths.room(draft.folder):
+            draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
     except KeyboardInterrupt:
-        draft.tell("stopped")
+        with suppress(OSError):
+            draft.tell("stopped")
         raise
     except Exception as error:
-        with suppress(OSError):  # The disk may be full.
-            draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
+        told = {"error": one_line(error)}
+        try:
+            draft.tell("failed", **told, traceback=traceback.format_exc())
+        except OSError:  # The disk may be full.
+            with suppress(OSError):
+                draft.tell("failed", in_place=True, **told)
         raise
     return store.place(spec)
 

@@ -9,13 +9,15 @@ import concurrent.futures as futures
 import gc
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from pathlib import Path
 
 from lib.runs import paths
@@ -106,6 +108,10 @@ def context(card=False):
     if server._forkserver_address and not server._forkserver_pid:
         server.ensure_running = lambda: None  # Else it starts another server.
     server.set_forkserver_preload(WARM.split())
+    if "tempdir" not in (mine := multiprocessing.current_process()._config):
+        # Sockets lie there; the default is below the folder of temporary files, however long.
+        mine["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
+        util.Finalize(None, shutil.rmtree, (mine["tempdir"], True), exitpriority=-100)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # All that it forks inherits this.
     try:
         server.ensure_running()

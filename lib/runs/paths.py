@@ -8,23 +8,44 @@ A folder's manifest, `manifest.json`, has a digest of each of its files. It is w
 and checkpoints have one. A file that has other bytes than its manifest says is damaged.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
+import time
 import tomllib
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduser()
+ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_ROOT")
+
+
+@cache
+def full(place):
+    """Return the absolute Path of a place. It is cached, as grids ask for it very often."""
+    return Path(place).expanduser().absolute()
+
+
+def rooted(name, default):
+    """Return the absolute folder that an environment variable names; one that is empty names
+    none."""
+    return full(os.environ.get(name) or default)
+
+
+# Kernels and workers inherit the roots, and stand in other folders: so roots are made absolute.
+for _name in filter(os.environ.get, ROOTS):
+    os.environ[_name] = str(full(os.environ[_name]))
+NOTEBOOKS = rooted("NOTEBOOKS_ROOT", ROOT / "notebooks")
 # This file has the digests of the notebooks that standard pages are made of.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
+FIGURES = rooted("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 # This folder has the labels and other numbers of unseen rows, by the digest of the rows.
@@ -33,15 +54,9 @@ UNSEEN = DATA / "unseen"
 DIGESTS = DATA / "digests.json"
 
 
-@cache
-def full(place):
-    """Return the Path of a place. It is cached, as grids ask for it a hundred thousand times."""
-    return Path(place).expanduser()
-
-
 def data_root():
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return full(os.environ.get("DATA_ROOT", DATA))
+    return rooted("DATA_ROOT", DATA)
 
 
 def models_root():
@@ -50,11 +65,11 @@ def models_root():
 
 
 def runs_root():
-    return full(os.environ.get("RUNS_ROOT", f"{DATA}/runs"))
+    return rooted("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root():
-    return full(os.environ.get("RECORDS_ROOT", f"{DATA}/records"))
+    return rooted("RECORDS_ROOT", f"{DATA}/records")
 
 
 def meant(path):
@@ -91,12 +106,25 @@ def movable(path):
     return ""
 
 
+def home():
+    """Return the home folder of this process, or None where it has none."""
+    with suppress(RuntimeError):
+        return Path.home()
+    return None
+
+
 def scrubbed(text):
-    """Return a text with the variables that name folders of this machine in place of them."""
-    named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
+    """Return a text with the variables that name folders of this machine in place of them.
+
+    Only absolute paths below the root of the file system are replaced: a shorter name could be a
+    word or a mark of the text itself.
+    """
+    named = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
     named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
-    for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
-        text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
+    named = {str(path): name for path, name in named.items() if path and Path(path).parts[1:]}
+    for path, name in sorted(named.items(), key=lambda each: -len(each[0])):
+        if os.path.isabs(path):
+            text = re.sub(rf"(?<![\w./~$-]){re.escape(path)}(?![\w-])", name, text)
     return text
 
 
@@ -107,6 +135,8 @@ def cores():
 
 # ---- Files are written whole, and checked by digest when they are read. ----
 MANIFEST = "manifest.json"
+# What a killed process left beside a file is removed after so many seconds.
+OLD = 24 * 3600.0
 
 
 class Damaged(ValueError):
@@ -114,27 +144,111 @@ class Damaged(ValueError):
 
 
 @contextmanager
-def whole(path):
+def whole(path, durable=True):
     """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
     `path`.
 
     A reader never sees half of it. An error, or a full disk, leaves what was there before. Raises
     OSError where `path` is a folder that holds something already.
+
+    durable: whether it is on the disk at the end, so that a power loss does not take it back.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    place = path.with_name(f".{path.name}.{os.getpid()}")
-    remove(place)  # A process that was killed may have left it.
+    collect(path)
+    beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        yield place
-        os.replace(place, path)
+        with room(path.parent):
+            yield beside / path.name
+            if durable:
+                settle(beside / path.name)
+            os.replace(beside / path.name, path)
+            if durable:
+                synced(path.parent)
     finally:
-        remove(place)
+        remove(beside)
+
+
+def settle(path):
+    """Let a file, or a folder with all that is in it, be on the disk before this returns."""
+    for place, _, files in os.walk(path):
+        for name in files:
+            synced(Path(place, name))
+        synced(place)
+    if not path.is_dir():
+        synced(path)
+
+
+def synced(path):
+    """Let the bytes of a file, or the names in a folder, be on the disk (fsync)."""
+    if os.name == "posix":
+        number = os.open(path, os.O_RDONLY)
+        try:
+            with suppress(OSError if os.path.isdir(path) else ()):  # Some cannot sync a folder.
+                os.fsync(number)
+        finally:
+            os.close(number)
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# torch and safetensors say so when a disk is full; torch also when a file was cut otherwise.
+TORN = re.compile(r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space")
+LITTLE = 1 << 20  # A disk with fewer free bytes is full.
+
+
+@contextmanager
+def room(folder):
+    """Tell errors of a full disk as OSError with the folder and what to do about it."""
+    try:
+        yield
+    except Exception as error:
+        number = getattr(error, "errno", None)
+        torn = not isinstance(error, OSError) and TORN.search(str(error))
+        if torn and "28" not in torn[0] and "No space" not in torn[0]:
+            torn = shutil.disk_usage(folder).free < LITTLE
+        if getattr(error, "told", False) or not (torn or number in FULL):
+            raise
+        name = next((n for n, root in roots().items() if Path(folder).is_relative_to(root)), "")
+        fix = f"free some{f', or set {name} to another folder' * bool(name)}"
+        full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
+        full.told = True
+        raise full from error
+
+
+def sockets():
+    """Return the folder for sockets, whose paths have at most 107 bytes.
+
+    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where neither can
+    be used.
+    """
+    place = tempfile.gettempdir()
+    if len(os.fsencode(place)) <= SHORT:
+        return place
+    if os.access("/tmp", os.W_OK | os.X_OK):
+        return "/tmp"
+    raise OSError(f"{place} is too long a path for a socket; fix: set TMPDIR to a shorter one")
+
+
+SHORT = 70  # Folders for sockets have at most so many bytes: names of some 35 follow.
+
+
+def collect(path):
+    """Remove what processes that were killed left beside a path (`whole`).
+
+    It is more than a day old, as another process, maybe of another machine, may be writing now.
+    """
+    with os.scandir(path.parent) as there:
+        for entry in there:
+            mine = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
+            if mine and not entry.name.endswith(".lock"):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
+                        remove(Path(entry.path))
 
 
 def remove(path):
-    """Remove a file or a folder, if it exists."""
-    if path.is_dir():
+    """Remove a file, a link or a folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -142,46 +256,60 @@ def remove(path):
 
 @cache
 def toml(path):
-    """Return the tables of a TOML file, with its lists as tuples."""
+    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that names it."""
 
     def read(value):
         if isinstance(value, dict):
             return {name: read(each) for name, each in value.items()}
         return tuple(map(read, value)) if isinstance(value, list) else value
 
-    return read(tomllib.loads(Path(path).read_text()))
+    try:
+        return read(tomllib.loads(Path(path).read_text()))
+    except ValueError as error:
+        raise Damaged(f"{shown(path)} is damaged ({error}); fix: take it from git") from None
 
 
-def write(path, text):
+def write(path, text, durable=True):
     """Write a text to a file, as `whole` does."""
-    with whole(path) as place:
+    with whole(path, durable) as place:
         place.write_text(text)
 
 
-def write_json(path, value):
+def write_json(path, value, durable=True):
     """Write a value as JSON to a file, as `write` does."""
-    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
+    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n", durable)
 
 
-def read_json(path):
-    """Return the value in a file of JSON. Raises Damaged that names the file."""
+def read_json(path, fix=""):
+    """Return the value in a file of JSON. Raises Damaged that names the file.
+
+    fix: what a reader can do then; of a run there is nothing to do, as it is made again.
+    """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # To open a pipe would wait for ever.
+            raise ValueError("no regular file")
         return json.loads(Path(path).read_bytes())
-    except ValueError as error:
-        raise Damaged(f"{shown(path)} is damaged ({error}): delete its folder") from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}") from None
 
 
 def sha(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def digest(path):
-    """Return the digest of a file.
+def stamp(path):
+    """Return what changes with the content of a file: name, size, times in nanoseconds, inode.
 
-    It is computed once in a process while size, time and place of the file stay.
+    rsync, tar and containers keep the size and the time of another content, but nobody can set the
+    time at which the inode changed.
     """
     state = os.stat(path)
-    return _digest(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
+    return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+
+
+def digest(path):
+    """Return the digest of a file. It is computed once in a process while its `stamp` stays."""
+    return _digest(*stamp(path))
 
 
 @lru_cache(100_000)
@@ -190,40 +318,79 @@ def _digest(path, *_):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def entries(folder):
+    """Yield (name, os.stat_result) of all that lies in a folder and below, but its manifest.
+
+    A name is relative to the folder. Links are not followed. Names that begin with a dot are left
+    out: they are what a killed process left, or an editor's, and nothing reads them.
+    """
+    for place, folders, files in os.walk(folder, onerror=_raised):
+        folders[:] = sorted(name for name in folders if name[0] != ".")
+        for name in (*folders, *sorted(files)):
+            path = Path(place, name)
+            if name[0] != "." and path != Path(folder, MANIFEST):
+                yield path.relative_to(folder).as_posix(), path.lstat()
+
+
+def _raised(error):
+    raise error
+
+
 def seal(folder):
-    """Write the manifest of a folder.
+    """Write the manifest of a folder, and remove what a killed process left in it.
 
     Its files become readable for those to whom the umask of this process gives new files;
-    safetensors writes them for their owner alone.
+    safetensors writes them for their owner alone. Raises Damaged for what is no regular file.
     """
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
-    there = (path for path in folder.rglob("*") if path.is_file())
-    found = sorted(path for path in there if path != folder / MANIFEST)
-    for path in found:
+    for path in list(folder.rglob(".*")):
+        remove(path)
+    found = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
+    for path in map(folder.joinpath, found):
+        if path.is_symlink() or not path.is_file():
+            raise Damaged(f"{shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
-    digests = {path.relative_to(folder).as_posix(): digest(path) for path in found}
-    write_json(folder / MANIFEST, {"version": 1, "files": digests})
+    files = {name: digest(folder / name) for name in found}
+    write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
 
 
 def check(folder, spared=()):
     """Raise Damaged that names a file of a folder which differs from what `seal` found.
+
+    The manifest names all that is there: a file or a folder more, a link or a pipe is damage too.
 
     spared: the beginning of names that are not checked. A file that may not be read, or that a disk
     failed to give, is not damaged: OSError names it.
     """
     place = folder / MANIFEST
     try:
+        if not stat.S_ISREG(place.lstat().st_mode):
+            raise Damaged(f"{shown(place)} is no regular file")
         told = read_json(place)
         if told["version"] != 1:
             raise KeyError
-        for name, written in told["files"].items():
+        written = dict(told["files"])
+        above = {parent.as_posix() for name in written for parent in Path(name).parents}
+        for name, state in entries(folder):
+            place, is_folder = folder / name, stat.S_ISDIR(state.st_mode)
+            if f"{name}/".startswith(spared):
+                continue
+            if name not in (above if is_folder else written):
+                raise Damaged(f"{shown(place)} is not in the manifest of its folder")
+            if not (is_folder or stat.S_ISREG(state.st_mode)):
+                raise Damaged(f"{shown(place)} is no regular file")
+            if not is_folder and digest(place) != written.pop(name):
+                raise Damaged(f"{shown(place)} has another digest than when written")
+        for name in written:
             place = folder / name
-            if not name.startswith(spared) and digest(place) != written:
+            if not name.startswith(spared) and digest(place) != written[name]:
                 raise Damaged(f"{shown(place)} has another digest than when written")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(f"{shown(place)} cannot be read ({error.strerror})") from None
-    except (KeyError, AttributeError, TypeError):
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, Damaged):
+            raise
         raise Damaged(f"{shown(place)} lists no digests of version 1") from None
 
 
@@ -244,10 +411,11 @@ def key_of(*what):
 def remembered(what, sources, compute):
     """Return `compute()`, a JSON value that follows from the content of the files `sources`.
 
-    It is kept on disk until one of the files has another size or time, so that planning reads no
-    text. what: JSON that names the value. A damaged note is made again.
+    It is kept on disk until one of the files has another `stamp`, so that planning reads no text.
+    what: JSON that names the value; the note has it too. A damaged note is made again, and so is
+    one of another name.
     """
-    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
+    told = [what, *map(stamp, sources)]
     path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
@@ -255,5 +423,5 @@ def remembered(what, sources, compute):
             return value
     value = compute()
     with suppress(OSError):  # The disk may be full or read-only: then files are read next time.
-        write(path, json.dumps([value, key_of(told, value)]))
+        write(path, json.dumps([value, key_of(told, value)]), durable=False)
     return value

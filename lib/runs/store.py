@@ -15,11 +15,12 @@ another Spec, is not used; a line says so, and the run that is made again takes 
 cannot be read is left where it is, and raises an error.
 """
 
+import errno
 import json
 import shutil
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -65,6 +66,9 @@ class Run:
     def body(self):
         """Return all PARTS, after a check of the digests of all files but the weights."""
         paths.check(self.folder, ("model/",))
+        for name in PARTS:
+            if not (self.folder / f"{name}.json").exists():
+                raise Damaged(f"{paths.shown(self.folder)} has no {name}.json")
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
@@ -113,7 +117,7 @@ def locked(path, patience=-1):
     holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path, patience, thread_local=False):
+    with paths.room(path.parent), FileLock(path, patience, thread_local=False):
         try:
             yield
         finally:
@@ -129,6 +133,10 @@ def alive(path):
             return False
     except (Timeout, PermissionError):
         return True
+    except OSError as error:  # Nobody makes a run in a store that is mounted to be read.
+        if error.errno != errno.EROFS:
+            raise
+        return False
 
 
 def opened(spec, roots, weights=False):
@@ -181,12 +189,14 @@ class Store:
     def place(self, spec):
         """Rename the folder of a run that is made to its final name. Returns the Run.
 
-        It replaces a run that is damaged or has no weights. If it is killed, the new run is whole
-        under either name.
+        It replaces a run that is damaged or has no weights. If it is killed, or the power is lost,
+        the new run is whole under either name.
         """
         final = self.runs / spec.name
-        shutil.rmtree(final, ignore_errors=True)
+        paths.settle(self.part(spec))
+        paths.remove(final)
         self.part(spec).rename(final)
+        paths.synced(final.parent)
         return Run(final, "run")
 
     def part(self, spec):
@@ -279,8 +289,9 @@ class Store:
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
         with paths.whole(target) as folder:
-            shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT))
+            shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*"))
             paths.seal(folder)
+            paths.settle(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
@@ -363,15 +374,41 @@ class Draft(Scratch):
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.told = time.monotonic()
         (self.folder / paths.MANIFEST).unlink(missing_ok=True)
-        write_json(self.folder / "spec.json", spec.to_json())
+        for path in list(self.folder.rglob(".*")):  # An attempt that was killed may have left it.
+            paths.remove(path)
+        write_json(self.folder / "spec.json", spec.to_json(), durable=False)
+        self.own = self.stamp()
         self.tell("started")
 
-    def tell(self, state, **more):
-        """Write the ledger."""
+    def stamp(self):
+        """Return what tells this folder from one that was made anew in its place."""
+        spec = (self.folder / "spec.json").stat()
+        return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
+
+    def stand(self):
+        """Raise FileNotFoundError where somebody has deleted the folder while the run is made.
+
+        What would be written from then on would be a run without its first files.
+        """
+        with suppress(FileNotFoundError):
+            if self.stamp() == self.own:
+                return
+        where = f"{paths.shown(self.folder)} was deleted while the run was made"
+        raise FileNotFoundError(f"{where}: the same command makes it anew")
+
+    def tell(self, state, in_place=False, **more):
+        """Write the ledger. in_place: over the bytes that it has, which takes no room on a disk."""
+        self.stand()
         status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
         status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
-        write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
+        status |= {"attempts": self.attempts} | more
+        if in_place:
+            with open(self.folder / "status.json", "r+b") as file:
+                file.write(json.dumps(status).encode())
+                file.truncate()
+        else:
+            write_json(self.folder / "status.json", status, durable=False)
 
     def progress(self, fraction, **now):
         """Write the share of the run that is done to the ledger, at most once a second."""
@@ -380,6 +417,7 @@ class Draft(Scratch):
             self.tell("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name, **arrays):
+        self.stand()
         # The format takes the bytes of an array as they lie.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
@@ -391,10 +429,11 @@ class Draft(Scratch):
 
     def seal(self, metrics, env):
         """Write the last files of a run. Only its rename is left then (`Store.place`)."""
-        write_json(self.folder / "metrics.json", metrics)
-        write_json(self.folder / "env.json", env)
+        self.stand()
+        write_json(self.folder / "metrics.json", metrics, durable=False)
+        write_json(self.folder / "env.json", env, durable=False)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
-        paths.write(self.folder / "events.jsonl", body)
+        paths.write(self.folder / "events.jsonl", body, durable=False)
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
         paths.seal(self.folder)

@@ -6,7 +6,6 @@ optimiser and random states are saved whole between two steps; everything else i
 seed and the step.
 """
 
-import shutil
 import time
 
 import numpy as np
@@ -199,7 +198,7 @@ def keep_best(run, model, score, step, best):
 def checkpoint(run, model, optimiser, step, best, dtype):
     """Write a checkpoint with everything that a resumed run needs, whole or not at all.
 
-    Then the checkpoint before it is removed.
+    The checkpoint before it is kept, in case that a disk loses this one; older ones are removed.
     """
     target = run.resume / f"step-{step:08d}"
     body = {
@@ -216,33 +215,37 @@ def checkpoint(run, model, optimiser, step, best, dtype):
         folder.mkdir()
         torch.save(body, folder / STATE)
         paths.seal(folder)
-    for old in sorted(run.resume.glob("*step-*")):  # A kill may have left half a checkpoint.
-        if old != target:
-            shutil.rmtree(old)
+    halves = list(run.resume.glob(".step-*"))  # A kill may have left half a checkpoint.
+    for old in [*halves, *sorted(run.resume.glob("step-*"))[:-2]]:
+        paths.remove(old)
 
 
 def restore(run, model, optimiser, dtype):
     """Load the last checkpoint. Returns (number of steps done, what `keep_best` returned last).
 
-    Returns (0, None) where there is no checkpoint, and where the last one is damaged, or does not
-    say that it was computed in this dtype. Raises RuntimeError where other code wrote it.
+    Returns (0, None) where there is no checkpoint. One that is damaged, or does not say that it was
+    computed in this dtype, is not used, and the one before it is. Raises RuntimeError where other
+    code wrote it.
     """
-    folder = max(run.resume.glob("step-*"), default=None)
-    if folder is None:
+    for folder in sorted(run.resume.glob("step-*"), reverse=True):
+        if why := paths.wrong(folder):
+            say(f"damaged  {why}; this training goes on from an earlier checkpoint, or anew")
+            paths.remove(folder)
+            continue
+        try:
+            body = torch.load(folder / STATE, map_location="cpu")
+            if (was := body.get("dtype", "an unknown dtype")) != dtype:
+                say(f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew")
+                paths.remove(folder)
+                continue
+            step, best, run.lines = body["step"], body["best"], body["lines"]
+            model.load_state_dict(body["model"])
+            optimiser.load_state_dict(body["optimiser"])
+            break
+        except Exception as error:
+            raise RuntimeError(f"other code wrote {paths.shown(folder)}: delete it") from error
+    else:
         return 0, None
-    if why := paths.wrong(folder):
-        say(f"damaged  {why}; this training begins anew")
-        return 0, None
-    try:
-        body = torch.load(folder / STATE, map_location="cpu")
-        if (was := body.get("dtype", "an unknown dtype")) != dtype:
-            say(f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew")
-            return 0, None
-        step, best, run.lines = body["step"], body["best"], body["lines"]
-        model.load_state_dict(body["model"])
-        optimiser.load_state_dict(body["optimiser"])
-    except Exception as error:
-        raise RuntimeError(f"other code wrote {paths.shown(folder)}: delete it") from error
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
