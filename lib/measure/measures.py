@@ -195,7 +195,8 @@ def ranked(parts, metric_of):
 
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
-    held = next((name for name in searches if name.startswith("held_out.")), None)
+    names = sorted(name for name in searches if name.startswith("held_out."))
+    held = "held_out.score" if "held_out.score" in names else next(iter(names), None)
     search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
     return pd.DataFrame({"search": search, "final": final}).dropna()
 

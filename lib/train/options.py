@@ -162,6 +162,16 @@ class Search(Option):
     encoding: Literal["", "index"] = ""  # The cascade reads candidates so (lib.search.space).
     population: int = 0  # In evolution so many candidates are alive, the youngest ones.
     tournament: int = 0  # So many of them compete to be the parent.
+    # A candidate is scored by the task's first metric or, with "loss", by exp(-L): L is the
+    # prediction loss (equation 3) on all held-out rows, so hardly two candidates tie.
+    score: Literal["", "loss"] = ""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.method == "evolution" and 2 * self.population > self.budget:
+            most = f"evolution proposes candidates after the first {self.population} of them alone"
+            fix = f"take a population of at most {self.budget // 2}, half of the budget"
+            raise self.refused("population", f"the budget is {self.budget}, and {most}: {fix}")
 
 
 @dataclass(frozen=True)
