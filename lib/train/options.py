@@ -111,11 +111,14 @@ class Mix(Option):
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     lr: Positive  # Weights and scale have this learning rate; the paper has 1e-2.
     dropout: ShareBelow1 = 0.0  # The normalised states have this rate; the paper names none.
+    # A control stands in place of the mix: nothing of it is learned (lib.model.mix).
+    plain: Literal["", "mean", "embedding"] = ""
 
     @property
     def surgery(self):
         """Return the operation that puts the mix into a model."""
-        return {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
+        told = {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
+        return told | ({"plain": self.plain} if self.plain else {})
 
 
 @dataclass(frozen=True)
