@@ -506,7 +506,9 @@ def test_slopes_with_other_weights_are_no_twins():
 def test_the_first_above_the_mean_of_the_others_is_in_points():
     """0.86 less the mean of 0.80, 0.82 and 0.84 is four points."""
     shares = {"k = 3": 0.86, "k = 1": 0.80, "k = 5": 0.82, "k = 9": 0.84}
-    (result,), _ = judge(f"first above the others :: {' | '.join(shares)} > value 0", made_up(shares))
+    (result,), _ = judge(
+        f"first above the others :: {' | '.join(shares)} > value 0", made_up(shares)
+    )
     assert result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
     assert result.word == AGREES
 

@@ -19,9 +19,9 @@ weights.
 A plain mix is a control, in which nothing is learned or normalised:
 
     plain            in place of the last state of each token
-    "mean"           the mean of the token's L + 1 states: as short a way to each layer as the mix has
-    "embedding"      the mean of the embedding output over the row's real tokens: a bag of words. One
-                     token alone would tell nothing, as [CLS] has the same embedding in every row
+    "mean"           the mean of the token's L + 1 states: as short a way to a layer as the mix has
+    "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
+                     [CLS] alone would tell nothing: it has the same embedding in every row
 """
 
 import torch

@@ -22,7 +22,8 @@ S = grids.settings("ghostbert")
 __getattr__ = S.__getattribute__  # So ghostbert.SEEDS is the table SEEDS.
 HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
 DEVIATIONS = published.deviations("ghostbert")
-APART, LONGER, TWICE = ", own rate of taps", ", distilled longer", ", labels twice"  # Ends of names.
+# Names of rows with another training end so.
+APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.tasks, own=S.TASKS)
 picked = grids.picked
@@ -193,8 +194,8 @@ def controls(profile, ghosts, lr=0.0):
     """
     made = {
         "Prune": partial(student, lr=lr),
-        f"Prune{TWICE}": partial(labelled, lr=lr),
-        f"GhostBERT{TWICE}": partial(labelled, ghosts=ghosts, lr=lr),
+        f"Prune{AGAIN}": partial(labelled, lr=lr),
+        f"GhostBERT{AGAIN}": partial(labelled, ghosts=ghosts, lr=lr),
     }
     return made if S.TWICE[profile] else {}
 
@@ -206,7 +207,7 @@ def whole_controls(profile):
     same rates as those that are distilled. Only the profiles in TWICE have them.
     """
     there = S.TWICE[profile] and not isinstance(profile, grids.Own)
-    names = {6: f"Prune{TWICE}", HEADS: f"Plain{TWICE}"} if there else {}
+    names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if there else {}
     return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
 
 
@@ -219,7 +220,7 @@ def fair(profile, widths):
     made, longer = {}, () if isinstance(profile, grids.Own) else S.LONGER[profile]
     for m in (m for m in widths if m in longer):
         for name in S.MODELS:
-            made[m, name + LONGER] = partial(named, m=m, model=name, times=S.TIMES)
+            made[m, name + MORE] = partial(named, m=m, model=name, times=S.TIMES)
         if taps := S.TAPS[profile]:
             made[m, "Ghost" + APART] = partial(named, m=m, model="Ghost", taps=taps)
     return made
@@ -250,6 +251,19 @@ def untrained(profile, task, heads, ghosts, family="bert"):
     """Return the Spec of a student before training: cut, with its ghosts as drawn."""
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
+
+
+def distillations(rows):
+    """Return the rows of the distillations behind some students, each with that Spec.
+
+    They have the labels of their students, and no score: measures read them.
+    """
+    return [
+        row | {"spec": first}
+        for row in rows
+        for first in [row["spec"].parents.get("start")]
+        if first and first.step == "distil"
+    ]
 
 
 # ---- AXES

@@ -116,11 +116,13 @@ def imp(lesson, kept, objective=None):
 
     The procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT
     Networks" (Chen et al. 2020). Inputs: `start`, the round before, or for the first round the
-    dense fine-tuned model; `origin`, the pre-trained model; `teacher` where the objective needs one.
+    dense fine-tuned model; `origin`, the pre-trained model; `teacher` where the objective needs
+    one.
 
-    objective: the fields of a lib.train.options.Objective, by default the labels. kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
-    linear layers of encoder and pooler together. The encoder goes back to its pre-trained values,
-    the classifier does not. Then the model is fine-tuned on the labels, and pruned weights stay
+    kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
+    linear layers of encoder and pooler together. objective: the fields of a
+    lib.train.options.Objective, by default the labels. The encoder goes back to its pre-trained
+    values, the classifier does not. Then the model is fine-tuned, and pruned weights stay
     zero. The public code prunes a tenth of all weights in each round. Metrics are those of
     `finetune`.
     """
