@@ -84,8 +84,9 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         if row["claim"] in checks.claims():
             wanted = Counter(map(float, told_there))
             assert found.pop(row["claim"], Counter()) == wanted, row["claim"]
-    for claim, numbers in found.items():  # Questions of the plan of base alone.
-        rows = [row for row in checks.lines("plan_base") if row["claim"] == claim]
+    for claim, numbers in found.items():  # Questions of the plans of base and of fair comparisons.
+        every = checks.lines("plan_base") + checks.lines("plan_fair")
+        rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
         assert rows and numbers.keys() <= planned, claim
 

@@ -80,6 +80,9 @@ def test_a_cell_tells_models_places_and_its_region():
     assert never.bounds == (0, 0)
     (slope,) = parsed("k = 3 | k = 5 | k = 9 < value 0")
     assert [w for w, _ in slope.terms] == pytest.approx(stats.slope_weights(np.log2([3, 5, 9])))
+    (first,) = parsed("first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1")
+    assert [w for w, _ in first.terms] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
+    assert [form.models[0][0] for _, form in first.terms] == ["k = 3", "k = 1", "k = 5", "k = 9"]
     (gap,) = parsed("per step :: A over B [m=9] | A over B [m=1] < value 0")
     assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
     assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
@@ -498,6 +501,16 @@ def test_slopes_with_other_weights_are_no_twins():
     assert [r.cell.slope for r in results] == ["per decade", "straighter over the logarithm"]
     assert results[0].estimate.mean != results[1].estimate.mean
     assert len(judge(f"per decade :: {line}; per decade :: {line}", made_up(shares))[0]) == 1
+
+
+def test_the_first_above_the_mean_of_the_others_is_in_points():
+    """0.86 less the mean of 0.80, 0.82 and 0.84 is four points."""
+    shares = {"k = 3": 0.86, "k = 1": 0.80, "k = 5": 0.82, "k = 9": 0.84}
+    (result,), _ = judge(
+        f"first above the others :: {' | '.join(shares)} > value 0", made_up(shares)
+    )
+    assert result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
+    assert result.word == AGREES
 
 
 # ---- WHAT CANNOT BE MEASURED

@@ -126,9 +126,39 @@ def test_an_unknown_method_stops_before_anything_runs():
         notebook.planned(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
 
 
-def test_the_last_stage_of_mini_stands_alone(anywhere):
-    last = search.searched("mini", "stage3")
-    assert "before" not in last.inputs and last.inputs["start"] == efficientbert.several("mini")
+@pytest.mark.parametrize("profile", ["toy", "mini"])
+def test_half_of_each_search_is_evolved(profile):
+    """Single stage and stages 1 and 2 have as many guided evaluations."""
+    guided = {}
+    for stage, budget in search.BUDGET[profile].items():
+        options = search.sampler(profile, stage)
+        assert options.method == "evolution" and 2 <= options.population <= 10
+        assert options.budget == budget >= 2 * options.population
+        guided[stage] = budget - options.population
+    assert min(guided.values()) >= 2
+    assert guided["single"] == guided["stage1"] + guided["stage2"]
+
+
+def test_a_stage_begins_where_the_one_before_it_ended(anywhere):
+    for profile in ("toy", "mini", "paper"):
+        one, two, three = (search.searched(profile, stage) for stage in search.STAGES)
+        assert two.inputs["before"] == one and three.inputs["before"] == two
+        assert three.inputs["start"].inputs["search"] == two
+
+
+def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere):
+    """The setting S1 of the protocol."""
+    one, last = (search.searched("mini", stage) for stage in ("stage1", "stage3"))
+    assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
+    assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
+    assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
+    brief = search.brief("mini", search.base("mini"))
+    assert brief.args["score"] == "loss" and brief.args["data"] == one.args["data"]
+    assert brief.args["train"] == one.args["train"]
+    assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
+    for profile in ("toy", "paper"):
+        assert "score" not in search.searched(profile, "stage1").args["search"]
+        assert "score" not in search.brief(profile, search.base(profile)).args
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
@@ -376,15 +406,14 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
 
 
 def test_deviations_count_the_candidates_that_evolution_proposes():
-    """It proposes none before the history has as many candidates as a population."""
-    words, first = {0: "none", 2: "two", 10: "ten", 30: "thirty"}, search.METHODS["evolution"]
-    toy, mini = (
-        {stage: max(0, n - first["population"]) for stage, n in search.BUDGET[at].items()}
-        for at in ("toy", "mini")
-    )
-    told = {at: " ".join(search.DEVIATIONS[at]) for at in ("toy", "mini")}
-    assert first["population"] == 10 and not any(toy.values())
-    assert "none before the eleventh of a search, and no search here has so many" in told["toy"]
-    of = {stage: words[n] for stage, n in mini.items()}
+    words = {4: "four", 6: "six", 10: "ten", 30: "thirty"}
+    of = {
+        stage: words[budget - search.sampler("mini", stage).population]
+        for stage, budget in search.BUDGET["mini"].items()
+    }
+    told = " ".join(search.DEVIATIONS["mini"])
     line = f"{of['stage1']} in stage 1, {of['stage2']} in stage 2, {of['single']} in the single"
-    assert f"{line} stage, {of['stage3']} in stage 3" in told["mini"]
+    assert f"{line} stage, {of['stage3']} in stage 3" in told
+    one, two, three, single = (search.BUDGET["mini"][s] for s in (*search.STAGES, "single"))
+    line = f"Stages 1, 2 and 3 have {one}, {two} and {three} evaluations, the single stage {single}"
+    assert line in told

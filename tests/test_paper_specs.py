@@ -182,6 +182,8 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {(row["m"], row["model"]): row["spec"] for row in notebook.planned(page, values)["grid"]}
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
+    if scale == "mini":
+        cut += ("Prune", "Prune, labels twice", "GhostBERT, labels twice")
     whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
     assert set(rows) == {*product([3], cut), *product([12], whole)}
     pairs = {3: {"GhostBERT": "+ DA"}}

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from conftest import landscape, scored, small_backbone, stop_at, store_with
 
@@ -271,6 +272,52 @@ def test_a_score_is_that_of_the_candidate_alone(make):
     net = START.to_json() | {"layers": third["candidate"]}
     alone = make(Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER}))
     assert third["score"] == alone.metrics["held_out.spearman"]
+
+
+def likeness(run, teacher):
+    """exp(-L) of a run's model by numpy: the mean square distance to the teacher's scores."""
+    rows, found = data.load(DATA)["held_out"], []
+    for folder in (run.model, teacher.model):
+        model, tokenizer = backbone.load(folder)
+        encoded, _ = heads.rows(tokenizer, rows, data.described(DATA), 32)
+        found.append(loop.predict(model.eval(), encoded, NUMERICS).astype(np.float64))
+    return float(np.exp(-np.mean((found[0] - found[1]) ** 2)))
+
+
+def test_a_score_by_the_loss_is_that_of_the_prediction_loss_on_all_held_out_rows(make):
+    """The candidate alone says the same, and the search goes by it."""
+    by_loss = changed(ONE, search=replace(FEW, score="loss"))
+    _, *entries = lines(make(by_loss))
+    net = START.to_json() | {"layers": entries[1]["candidate"]}
+    spec = Spec("warmup", COMMON | {"net": net, "score": "loss"}, TAUGHT)
+    alone = make(spec)
+    assert entries[1]["score"] == alone.metrics["held_out.score"]
+    wanted = likeness(alone, make(TEACHER))
+    assert alone.metrics["held_out.score"] == pytest.approx(wanted, rel=1e-5) and wanted < 1
+    scores = [entry["score"] for entry in entries]
+    assert len({*scores}) == len(scores) and make(by_loss).metrics["score"] == max(scores)
+    last = Spec(
+        "search",
+        THREE.args | {"search": replace(FEW, score="loss")},
+        dict(THREE.inputs) | {"teacher": TEACHER},
+    )
+    assert all(0 < entry["score"] < 1 for entry in lines(make(last))[1:])
+
+
+def test_a_search_says_whether_it_ended_where_it_began(make):
+    for spec in (ONE, TWO, THREE):
+        _, first, *_ = lines(make(spec))
+        found = make(spec).metrics
+        same = [list(layer) for layer in found["net"]["layers"]] == first["candidate"]
+        assert found["is_start"] == same
+
+
+def test_a_population_that_the_budget_never_reaches_is_refused():
+    told = r"Search.population is 10; the budget is 12, .* take a population of at most 6, half"
+    with pytest.raises(ValueError, match=told):
+        Search("evolution", 12, 100, population=10, tournament=3)
+    Search("evolution", 12, 100, population=6, tournament=3)
+    Search("random", 12, 100)  # Others have none.
 
 
 def test_a_score_of_stage_3_is_that_of_the_part(make):

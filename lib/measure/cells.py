@@ -10,6 +10,7 @@ of `claims.csv` writes it with the labels of the rows of the page's grid:
     A over B > C over D                        The first difference is larger than the second.
     k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
     per decade :: 10 % NAS | 30 % NAS > value 0     The points have other weights (WEIGHTS).
+    first above the others :: k = 3 | k = 1 | k = 5 > value 0     The first minus the others' mean.
     kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
     diverged :: BERMo = value 0                The measure is 0 in every run.
 
@@ -39,12 +40,14 @@ CELL = re.compile(
 SAID = paths.toml(Path(__file__).with_suffix(".toml"))["SAID"]
 # Each sign of a cell allows these signs before its margin.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
+FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
 # Each function maps the x of the points of a line to their weights.
 WEIGHTS = {
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
     "per decade": lambda x: stats.slope_weights(np.log10(x)),
     "per step": stats.slope_weights,
     "straighter over the logarithm": lambda x: stats.straighter_weights(np.log10(x), x),
+    FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
 
 
@@ -71,7 +74,7 @@ class Cell:
     about: str  # The measure takes this text in brackets.
     terms: tuple  # Each term is a pair (weight, Form).
     bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
-    slope: str  # It is one of WEIGHTS, or "" where the cell has no slope.
+    slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
 
     @property
     def each(self):

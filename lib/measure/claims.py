@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.measure import compare, stats
-from lib.measure.cells import Cell, on_task, parsed, scored
+from lib.measure.cells import FIRST, Cell, on_task, parsed, scored
 from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked, valued
 from lib.runs import paths
@@ -146,7 +146,7 @@ class Result:
     @property
     def unit(self) -> str:
         own = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
-        return f"{own} {self.cell.slope}".strip()
+        return f"{own} {self.cell.slope}".strip() if self.cell.slope != FIRST else own
 
     @property
     def compares(self) -> bool:

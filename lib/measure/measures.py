@@ -158,6 +158,23 @@ def epochs_to_target(frame, _):
     return frame["run"].map(epochs)
 
 
+def swing(frame, _, last=0.2):
+    """Return how far the FLOPs of each search still swing at its end.
+
+    It is the standard deviation over the last fifth of the steps, in points of the whole model's
+    FLOPs, before the final trim. It is nan for the networks that were cut.
+    """
+
+    def spread(run):
+        if "target" not in run.metrics:
+            return nan
+        actual = run.arrays("search")["curve"][:, 1]
+        end = actual[-max(2, round(last * len(actual))) :]
+        return 100 * float(np.std(end, ddof=1))
+
+    return frame["run"].map(spread)
+
+
 # ---- OF ALL ROWS AT ONCE
 
 
@@ -195,7 +212,8 @@ def ranked(parts, metric_of):
 
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
-    held = next((name for name in searches if name.startswith("held_out.")), None)
+    names = sorted(name for name in searches if name.startswith("held_out."))
+    held = "held_out.score" if "held_out.score" in names else next(iter(names), None)
     search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
     return pd.DataFrame({"search": search, "final": final}).dropna()
 
@@ -232,7 +250,7 @@ def speed_up(parts, _, name):
 MEASURES = {
     name: Measure(**told) for name, told in paths.toml(Path(__file__).with_suffix(".toml")).items()
 }
-EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps)
+EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps, swing)
 WHOLE = (rank_correlation, speed_up, variance_ratio)
 FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
 

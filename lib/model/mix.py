@@ -15,6 +15,13 @@ Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens,
 Under "layers" the L + 1 normalised values z_j of a channel sum to 0. So equal weights a_j give
 exactly zero for any input: the result is the sum of (a_j - 1 / (L + 1)) z_j, and needs unequal
 weights.
+
+A plain mix is a control, in which nothing is learned or normalised:
+
+    plain            in place of the last state of each token
+    "mean"           the mean of the token's L + 1 states: as short a way to a layer as the mix has
+    "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
+                     [CLS] alone would tell nothing: it has the same embedding in every row
 """
 
 import torch
@@ -30,24 +37,35 @@ EPS = 1e-12  # ELMo's code and BERT's LayerNorm have this value; the paper names
 class LayerMix(nn.Module):
     """A LayerMix has L + 1 weights and one scale. padding: the Padding of the model (parts.py)."""
 
-    def __init__(self, states, norm, init, dropout, padding, generator):
+    def __init__(self, states, norm, init, dropout, padding, generator, plain=""):
         super().__init__()
-        self.norm, self.padding, self.seen = norm, padding, []
+        self.norm, self.padding, self.seen, self.plain = norm, padding, [], plain
         alpha = torch.zeros(states)
+        self.dropout = nn.Dropout(dropout)
+        if plain:  # The weights are told, and no parameter is.
+            self.register_buffer("alpha", alpha)
+            self.register_buffer("gamma", torch.ones(()))
+            return
         if init != "zeros":  # Xavier is defined for a matrix, here of one row.
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":
             self.scale = nn.Parameter(torch.ones(states))
             self.shift = nn.Parameter(torch.zeros(states))
-        self.dropout = nn.Dropout(dropout)
 
     def weights(self):
-        """Return softmax(alpha) [L + 1]."""
+        """Return softmax(alpha) [L + 1], of a plain mix the weights of its states."""
+        if self.plain == "embedding":
+            return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
 
     def forward(self, states, mask=None):
         """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T], or None."""
+        if self.plain == "embedding":
+            real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
+            real = real.unsqueeze(-1)
+            words = (states[0] * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+            return self.dropout(words).expand_as(states[0])
         normal = self.normaliser(states, mask)
         return self.gamma * sum(
             a * self.dropout(normal(j, h))
@@ -56,7 +74,7 @@ class LayerMix(nn.Module):
 
     def normaliser(self, states, mask):
         """Return f(j, state) -> the normalised state, for the states of one pass."""
-        if self.norm == "none":
+        if self.norm == "none" or self.plain:
             return lambda _, state: state
         if self.norm == "channels":
             return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
@@ -104,8 +122,10 @@ def present(model):
     return getattr(base(model), "mix", None)
 
 
-def add(model, norm, init, dropout=0.0, seed=0):
+def add(model, norm, init, dropout=0.0, plain="", seed=0):
     """Put a mix between encoder and head (an operation); alpha is drawn from `seed`.
+
+    plain: "mean" or "embedding" puts a control there in which nothing is learned.
 
     Returns {"states", "parameters"}, both numbers. Raises ValueError for a model that has a mix.
     """
@@ -114,7 +134,7 @@ def add(model, norm, init, dropout=0.0, seed=0):
     encoder, there = base(model), layers(model)
     states = len(there) + 1
     generator = torch.Generator().manual_seed(stream(seed, "mix"))
-    mix = LayerMix(states, norm, init, dropout, padding(model), generator)
+    mix = LayerMix(states, norm, init, dropout, padding(model), generator, plain)
     encoder.mix = mix.to(next(model.parameters()).device)
     embedding_output(model).register_forward_hook(mix.start)
     for layer in there:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.measure import cells, claims, compare
 from lib.page import checks, notebook
-from lib.papers import efficientbert, grids, nas
+from lib.papers import efficientbert, ghostbert, grids, nas
 from lib.papers import planned as plans
 from lib.runs import paths
 from lib.runs.spec import known
@@ -43,11 +43,14 @@ def rows(line, scale=SCALE, seeds=None):
 
 @cache
 def at(artefact, scale, seeds=()):
-    """Return the rows of some pages at these seeds, with the rows of searches behind networks."""
+    """Return the rows of some pages at these seeds.
+
+    Beside them are those of searches behind networks, and of distillations behind students.
+    """
     pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
     asked = () if plans.lines(scale) else seeds  # A plan of lines says which seeds a row has.
     found = [row for page in pages for row in planned(page, scale, asked)]
-    found += nas.architectures(found)
+    found += nas.architectures(found) + ghostbert.distillations(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
 
 

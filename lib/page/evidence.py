@@ -2,7 +2,7 @@
 
 At mini a claim rests on the rows of its pages' grids that its cells name, at its planned seeds
 (`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
-order of `data/published/plan.csv`; claims that are not in the plan come last.
+order of `data/published/plan.csv` and then of `plan_fair.csv`; other claims come last.
 
 A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of its steps
 is whole before the next begins, and within a step each seed, so that a teacher and its students are
@@ -56,7 +56,7 @@ def cells(claim, store=None):
 
 def rounds(claims, store=None):
     """Return the Specs of the claims in the order in which they are made, each once."""
-    plan = [row["claim"] for row in checks.lines("plan")]
+    plan = [row["claim"] for name in ("plan", "plan_fair") for row in checks.lines(name)]
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     by_round = zip_longest(*(cells(claim, store).values() for claim in order), fillvalue=())
     return list(dict.fromkeys(chain(*chain(*by_round))))

@@ -46,8 +46,11 @@ def common(profile, task, model, **args):
 
     They are its rows, the settings of spans, the model's mix of layers, and `args`.
     """
-    known("model", model, S.MODELS)
-    own = {"margin": S.DIVERGED, "mix": S.MIX[profile] if model == "BERMo" else None}
+    known("model", model, [*S.MODELS, *S.PLAIN])
+    mix = S.MIX[profile] if model == "BERMo" else None
+    if model in S.PLAIN:
+        mix = replace(S.MIX[profile], norm="none", init="zeros", plain=S.PLAIN[model])
+    own = {"margin": S.DIVERGED, "mix": mix}
     return grids.common(profile, task, described(profile, task), **own, **args)
 
 
@@ -87,12 +90,21 @@ def warmup(w, steps):
 
 
 def settings(
-    profile, task, model="BERT", method="Movement", epochs=0, share=None, weight=None, lr=0.0
+    profile,
+    task,
+    model="BERT",
+    method="Movement",
+    epochs=0,
+    share=None,
+    weight=None,
+    lr=0.0,
+    begin=0,
 ):
     """Return (Train, Prune) of a pruned model.
 
     epochs, share, weight, lr: values other than the profile's. share: the share of the weights that
-    is kept; a penalty is steered to it. weight: lambda of a penalty. Where the warm-ups do not fit
+    is kept; a penalty is steered to it. weight: lambda of a penalty. begin: the warm-ups before the
+    threshold falls, in units of w; 0 means the profile's. Where the warm-ups do not fit
     the epochs, the threshold falls by one jump, as in the public code. Raises ValueError for an
     impossible setting.
     """
@@ -112,6 +124,7 @@ def settings(
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = of(S.WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
+    first = begin or first
     if not S.EXAMPLES[profile] and w * (first + last) >= steps:  # Few rows have short warm-ups.
         w = steps // (first + last + 1)
     told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}

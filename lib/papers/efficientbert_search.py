@@ -5,6 +5,7 @@ network that the search before found. `Output("search", "supernet")` is that net
 and the full width: the last stage trains it as a supernet. The module is free of torch.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -33,12 +34,14 @@ def sampler(profile, stage, method="", budget=1):
     budget: a multiple of the profile's number of evaluations. Raises ValueError naming the nearest
     method.
     """
-    method = method or S.METHOD[profile]
+    method, budget = method or S.METHOD[profile], budget * S.BUDGET[profile][stage]
     known("search method", method, S.METHODS)
-    more = dict(S.METHODS[method])
+    more = dict(S.METHODS[method]) | {"score": S.SCORE[profile]}
     if method == "cascade":
         more |= zip(("initial", "refit"), S.LEARN[profile], strict=True)
-    return Search(method, budget * S.BUDGET[profile][stage], S.DRAWS[profile], **more)
+    if method == "evolution":
+        more["population"] = min(more["population"], budget // 2)
+    return Search(method, budget, S.DRAWS[profile], **more)
 
 
 def rows(profile, count, held_out):
@@ -67,18 +70,18 @@ def searched(profile, stage, method="", budget=1):
     args = {"space": space(profile, stage), "search": sampler(profile, stage, method, budget)}
     args["numerics"] = profile_of(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
-    if before and not (stage == LAST and profile in S.ALONE):
+    if before:
         inputs["before"] = searched(profile, before, *how)
         args["net"] = Output("before", "net")
-    elif stage == LAST:
-        args["net"] = efficientbert.scaled(S.STAGES["stage2"], profile).to_json()
     else:
         args["net"] = base(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
         args["data"] = rows(profile, count, S.HELD_OUT[profile])
         args |= {"train": S.TOGETHER[profile], "classifier": task}
-        inputs["start"] = several(profile, inputs.get("before"))
+        inputs["start"] = several(profile, inputs["before"])
+        if S.SCORE[profile] == "loss":
+            inputs["teacher"] = efficientbert.teacher(profile, task)
         return Spec("search", args, inputs)
     args["data"] = rows(profile, *S.PART[profile])
     args |= {"train": S.BRIEFLY[profile], "warmup": S.TAUGHT[profile]}
@@ -94,12 +97,9 @@ def searched(profile, stage, method="", budget=1):
 def several(profile, search):
     """Return the Spec of stage 3's supernet, with the formulas that a search ended on.
 
-    It is the Spec of `lib.papers.efficientbert`, made anew for each seed of the search. Where
-    search is None, it is that Spec itself.
+    It is the Spec of `lib.papers.efficientbert`, made anew for each seed of the search.
     """
     spec = efficientbert.several(profile)
-    if not search:
-        return spec
     told = {"output": "supernet", "shared": Output("search", "shared")}
     return after(spec, search, {"start": after(spec.inputs["start"], search, **told)}, **told)
 
@@ -144,7 +144,9 @@ def brief(profile, net, **tuning):
     Its score is that of the held-out rows.
     """
     told = {"train": S.BRIEFLY[profile], "rows": rows(profile, *S.PART[profile])}
-    return efficientbert.candidate(profile, net, **told | tuning)
+    spec = efficientbert.candidate(profile, net, **told | tuning)
+    score = {"score": S.SCORE[profile]} if S.SCORE[profile] else {}
+    return replace(spec, args=spec.args | score)
 
 
 # ---- CANDIDATES OF FIGURE 3

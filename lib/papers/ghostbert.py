@@ -22,6 +22,8 @@ S = grids.settings("ghostbert")
 __getattr__ = S.__getattribute__  # So ghostbert.SEEDS is the table SEEDS.
 HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
 DEVIATIONS = published.deviations("ghostbert")
+# Names of rows with another training end so.
+APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.tasks, own=S.TASKS)
 picked = grids.picked
@@ -115,40 +117,54 @@ def padded(train, tokens):
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
-def finetuned(profile, task, start, tokens=0, targets=LABELS, taught_by=None, ghosts=True):
+def finetuned(
+    profile, task, start, tokens=0, targets=LABELS, taught_by=None, ghosts=True, taps=0.0
+):
     """Return the Spec of the last stage (section 2.3): a model `start` learns from its targets.
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
     ghosts: whether it has ghosts; without, it has no taps that could have a rate of their own.
+    taps: learning rate of the taps; 0 means the profile's.
     """
     train = padded(S.FINETUNE[profile], tokens)
-    train = train if ghosts else replace(train, taps=0.0)
+    train = replace(train, taps=(taps or train.taps) if ghosts else 0.0)
     inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
     return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
 
 
-def distillation(profile, task, lr=0.0, ghosts=True):
+def distillation(profile, task, lr=0.0, ghosts=True, times=1, taps=0.0):
     """Return the settings of the distillation stage of a task.
 
-    A learning rate of 0 means the profile's. ghosts: as in `finetuned`.
+    times: multiple of the profile's epochs. A learning rate of 0 means the profile's. ghosts, taps:
+    as in `finetuned`.
     """
     train = S.DISTIL[profile]
     epochs = 1 if profile == "paper" and task in S.LONG else train.epochs
-    taps = train.taps if ghosts else 0.0
-    return replace(train, epochs=epochs, lr=lr or train.lr, taps=taps)
+    taps = (taps or train.taps) if ghosts else 0.0
+    return replace(train, epochs=times * epochs, lr=lr or train.lr, taps=taps)
 
 
 def student(
-    profile, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
+    profile,
+    task,
+    heads,
+    ghosts=None,
+    family="bert",
+    augmented=None,
+    targets=LABELS,
+    lr=0.0,
+    times=1,
+    taps=0.0,
 ):
     """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned.
 
     See section 2.3. ghosts: its Ghost; None is the pruned baseline, made by the same procedure.
     augmented: whether it is distilled on augmented rows; None means what the profile does. targets:
-    targets of the last stage. lr: learning rate of the distillation; 0 means the profile's.
+    targets of the last stage. lr: learning rate of the distillation; 0 means the profile's. times:
+    multiple of its epochs. taps: learning rate of the taps in both stages; 0 means the profile's.
     """
     surgery, inputs = operation(profile, task, heads, ghosts, family)
-    train = distillation(profile, task, lr, bool(ghosts))
+    train = distillation(profile, task, lr, bool(ghosts), times, taps)
     tokens = ghosts.tokens if ghosts else 0
     if S.AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
@@ -159,7 +175,8 @@ def student(
     distil = Distil(mask=profile != "paper")
     told = common(profile, task, train=padded(train, tokens), surgery=surgery, distil=distil)
     start = Spec("distil", told, inputs)
-    return finetuned(profile, task, start, tokens, targets, inputs["teacher"], bool(ghosts))
+    taught_by = inputs["teacher"]
+    return finetuned(profile, task, start, tokens, targets, taught_by, bool(ghosts), taps)
 
 
 def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
@@ -183,10 +200,36 @@ def controls(profile, ghosts, lr=0.0):
     """
     made = {
         "Prune": partial(student, lr=lr),
-        "Prune, labels twice": partial(labelled, lr=lr),
-        "GhostBERT, labels twice": partial(labelled, ghosts=ghosts, lr=lr),
+        f"Prune{AGAIN}": partial(labelled, lr=lr),
+        f"GhostBERT{AGAIN}": partial(labelled, ghosts=ghosts, lr=lr),
     }
     return made if S.TWICE[profile] else {}
+
+
+def whole_controls(profile):
+    """Return {(width, row of Figure 1): f(profile, task) -> its Spec} of its controls at a profile.
+
+    Half of the model and the whole model learn the labels in both stages, for as many steps at the
+    same rates as those that are distilled. Only the profiles in TWICE have them.
+    """
+    there = S.TWICE[profile] and not isinstance(profile, grids.Own)
+    names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if there else {}
+    return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
+
+
+def fair(profile, widths):
+    """Return {(width, row of Table 3): f(profile, task) -> its Spec} of models with more training.
+
+    One pair is distilled TIMES as long, at the widths of LONGER. In one row the taps of ghosts have
+    the rate of TAPS, where there is one.
+    """
+    made, longer = {}, () if isinstance(profile, grids.Own) else S.LONGER[profile]
+    for m in (m for m in widths if m in longer):
+        for name in S.MODELS:
+            made[m, name + MORE] = partial(named, m=m, model=name, times=S.TIMES)
+        if taps := S.TAPS[profile]:
+            made[m, "Ghost" + APART] = partial(named, m=m, model="Ghost", taps=taps)
+    return made
 
 
 def augmentations(profile, tasks, seed):
@@ -214,6 +257,19 @@ def untrained(profile, task, heads, ghosts, family="bert"):
     """Return the Spec of a student before training: cut, with its ghosts as drawn."""
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
+
+
+def distillations(rows):
+    """Return the rows of the distillations behind some students, each with that Spec.
+
+    They have the labels of their students, and no score: measures read them.
+    """
+    return [
+        row | {"spec": first}
+        for row in rows
+        for first in [row["spec"].parents.get("start")]
+        if first and first.step == "distil"
+    ]
 
 
 # ---- AXES

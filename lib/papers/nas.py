@@ -170,30 +170,37 @@ def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=
     return stages(profile, task, found if kept else own, own, found, augmented)
 
 
-def random(profile, task, sized=False, lr=0.0, **gate):
+def random(profile, task, sized=False, lr=0.0, times=1, **gate):
     """Return the Spec of a random architecture with the same retraining.
 
     sized: whether each layer keeps as many heads and neurons as the search of the same target
-    leaves there (`drawn`); lr is then that of the search.
+    leaves there (`drawn`); lr is then that of the search. times: multiple of the epochs of
+    retraining.
     """
     own = whole(profile, task)
     search = searched(profile, task, own, lr=lr, **gate) if sized else None
-    return stages(profile, task, own, own, drawn(own, search, **gate))
+    each = (S.INTERMEDIATE[profile], S.PREDICTION[profile])
+    epochs = [times * train.epochs for train in each] if times > 1 else ()
+    return stages(profile, task, own, own, drawn(own, search, **gate), epochs=epochs)
 
 
-def magnitude(profile, task, share, model="BERT-base"):
+def magnitude(profile, task, share, model="BERT-base", taught=False):
     """Return the Spec of iterative magnitude pruning down to a share of the weights (Table 10).
 
-    Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. Raises
-    ValueError for a share that is no round's.
+    Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. taught:
+    whether each round learns the logits of the dense model instead, as a searched network does.
+    Raises ValueError for a share that is no round's.
     """
     known("kept share", share, S.ROUNDS[profile])
     origin = general(profile, model)
     dense = grids.teacher(profile, task, train=S.MAGNITUDE[profile])
     told = {name: dense.args[name] for name in ("data", "train", "numerics")}
-    spec = replace(dense, inputs={"start": origin})
+    spec = whole = replace(dense, inputs={"start": origin})
+    if taught:
+        told |= {"objective": LOGITS}
     for kept in S.ROUNDS[profile]:
-        spec = Spec("imp", told | {"kept": kept}, {"start": spec, "origin": origin})
+        inputs = {"start": spec, "origin": origin, "teacher": whole if taught else None}
+        spec = Spec("imp", told | {"kept": kept}, inputs)
         if kept == share:
             return spec
 

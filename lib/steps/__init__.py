@@ -50,8 +50,8 @@ MAKING = {
     "distil": (2, "teacher importance augmented states search", f"{LESSON} distil surgery span"),
     "retrain": (2, "start teacher search augmented", f"{LESSON} objective architecture"),
     "nas_search": (2, "start teacher augmented", f"{LESSON} gates objective"),
-    "imp": (2, "start origin", f"{LESSON} kept"),
-    "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span"),
+    "imp": (2, "start origin teacher", f"{LESSON} kept objective"),
+    "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span score"),
     "multitask": (2, "teacher: start search", f"{LESSON} warmup net shared"),
     "predistil": (2, "teacher start search", "corpus train numerics warmup net shared"),
     # These make what the trainings need.

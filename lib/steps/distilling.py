@@ -5,7 +5,10 @@ A teacher is cut and gets ghosts, with or without matching the teacher's hidden 
 
 import copy
 
+import numpy as np
+
 from lib.model import backbone
+from lib.model.ghost import Convolution
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
 from lib.runs.paths import write_json
@@ -25,13 +28,47 @@ def distil(lesson, distil, surgery):
 
     Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows
     instead of the plain ones; `states` to read the teacher's hidden states from disk.
+
+    It saves the loss and its parts over the steps as `curve`, and tells how far the student is off
+    (`Mended`). `start_score` and `teacher_score` are of the development rows, before any training.
     """
     teacher, lesson.tokenizer = lesson.teacher
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
     perform(lesson.run, student, surgery)
+    first = {
+        f"{name}_score": lesson.judges(model, ("dev",))["dev"]()[0][lesson.task.metrics[0]]
+        for name, model in (("start", student), ("teacher", teacher))
+    }
     objective = objective_of(lesson, student, teacher, Distil(**distil))
-    return learn(lesson, student, objective, judged=()) | size(student)
+    mended = [Mended(lesson.run, student)]
+    return learn(lesson, student, objective, mended, judged=()) | size(student) | first
+
+
+class Mended(loop.Method):
+    """A Mended says what a distillation has mended.
+
+    `distance` is the loss to the teacher, as a mean over the last tenth of its logged steps. Of a
+    student with ghosts `taps_moved` is how far a tap has moved, as a mean over all taps (after the
+    softmax where they have one).
+    """
+
+    def __init__(self, run, student):
+        self.run = run
+        self.kernels = [part for part in student.modules() if isinstance(part, Convolution)]
+        self.first = self.taps()
+
+    def taps(self):
+        """Return the taps of all kernels as one array."""
+        taps = [kernel.taps().detach().cpu().numpy().ravel().copy() for kernel in self.kernels]
+        return np.concatenate(taps) if taps else np.zeros(0)
+
+    def finish(self):
+        curve = self.run.logged("curve")
+        self.run.save_arrays("curve", **curve)
+        told = {"distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())}
+        moved = {"taps_moved": float(abs(self.taps() - self.first).mean())} if self.kernels else {}
+        return told | moved
 
 
 def matches(student, teacher, options):

@@ -28,17 +28,20 @@ def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, 
     warmup: the options by which candidates are trained by `train`, after `pretrain` on `corpus` (as
     of step predistil) where that is given. Without warmup they are parts of the supernet, with its
     head of the task `classifier`. The score is the task's first metric on the held-out rows: after
-    the training, or with select "best" its highest.
+    the training, or with select "best" its highest. With `score` "loss" it is that of
+    `lib.train.students.likeness`, and parts of a supernet have the input `teacher` too.
 
     Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
-    winner, and what later steps take from it (`handed`). Every candidate gets the same fresh head;
-    in the code one head goes on from candidate to candidate.
+    winner, and what later steps take from it (`handed`). `is_start` tells a search that found
+    nothing better than the network that it began with. Every candidate gets the same fresh head; in
+    the code one head goes on from candidate to candidate.
     """
     run, options = lesson.run, Search(**search)
     if warmup:
-        evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
+        learned = Warmup(**warmup), corpus, pretrain and Train(**pretrain)
+        evaluate = trained(lesson, options.score, *learned)
     else:
-        evaluate = shared(lesson, classifier)
+        evaluate = shared(lesson, options.score, classifier)
     start = run.inputs["start"].model
     told = students.tables(backbone.load(start)[0].config, len(students.projection(start)[0]))
     where = from_json({"start": net, "tables": told} | space)
@@ -49,6 +52,7 @@ def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, 
         "score": best.score,
         "parameters": where.size(best.candidate),
         "evaluations": len(history),
+        "is_start": where.key(best.candidate) == where.key(where.start),
     }
 
 
@@ -73,16 +77,21 @@ def handed(where, net):
     }
 
 
-def judged(lesson, model):
-    """Return f() -> the task's metric of a model, as it is when called, on the held-out rows."""
+def judged(lesson, model, score):
+    """Return f() -> the score of a model, as it is when called, on the held-out rows.
+
+    score: as in lib.train.options.Search.
+    """
+    if score == "loss":
+        return students.likeness(lesson, model)
     return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
 
 
-def shared(lesson, classifier):
+def shared(lesson, score, classifier):
     """Return f(net) -> score of a part of the supernet without training."""
     folder = lesson.run.inputs["start"].model
     model, lesson.tokenizer = students.classifier(folder, classifier)
-    score = judged(lesson, model)
+    score = judged(lesson, model, score)
 
     def evaluate(net):
         supernet.choose(model, net)
@@ -91,7 +100,7 @@ def shared(lesson, classifier):
     return evaluate
 
 
-def trained(lesson, options, corpus, pretrain):
+def trained(lesson, score, options, corpus, pretrain):
     """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
     teacher, lesson.tokenizer = lesson.teacher
@@ -102,13 +111,13 @@ def trained(lesson, options, corpus, pretrain):
 
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
-        score = judged(lesson, student)
+        judge = judged(lesson, student, score)
         part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
         if corpus:
             with students.distilling(student, general, options, numerics) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
         with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
-            loop.fit(part, student, rows, loss, train, numerics, score)
-        return score()
+            loop.fit(part, student, rows, loss, train, numerics, judge)
+        return judge()
 
     return evaluate

@@ -111,22 +111,28 @@ def retrain(lesson, objective, architecture=None):
     return result | size(model) | {"flops": flops(model)}
 
 
-def imp(lesson, kept):
+def imp(lesson, kept, objective=None):
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table 10).
 
     The procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT
     Networks" (Chen et al. 2020). Inputs: `start`, the round before, or for the first round the
-    dense fine-tuned model; `origin`, the pre-trained model.
+    dense fine-tuned model; `origin`, the pre-trained model; `teacher` where the objective needs
+    one.
 
     kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
-    linear layers of encoder and pooler together. The encoder goes back to its pre-trained values,
-    the classifier does not. Then the model is fine-tuned on the labels, and pruned weights stay
+    linear layers of encoder and pooler together. objective: the fields of a
+    lib.train.options.Objective, by default the labels. The encoder goes back to its pre-trained
+    values, the classifier does not. Then the model is fine-tuned, and pruned weights stay
     zero. The public code prunes a tenth of all weights in each round. Metrics are those of
     `finetune`.
     """
     model = lesson.start()
     ticket = Ticket(model, backbone.load(lesson.run.inputs["origin"].model)[0], kept)
-    return learn(lesson, model, predicting(lesson, model, Targets("hard")), [ticket]) | size(model)
+    if objective:
+        learned = objective_of(lesson, model, Objective(**objective))
+    else:
+        learned = predicting(lesson, model, Targets("hard"))
+    return learn(lesson, model, learned, [ticket]) | size(model)
 
 
 class Ticket(loop.Method):

@@ -26,14 +26,15 @@ from lib.train.matching import matching, teaching
 from lib.train.options import Train, Warmup
 
 
-def warmup(lesson, warmup, net=None, classifier=None):
+def warmup(lesson, warmup, net=None, classifier=None, score=""):
     """Fine-tune by warm-up distillation.
 
     Labels are not used, but for a regression where the options ask for them. Inputs: `teacher`,
     fine-tuned on the task; `start`, a student or supernet to inherit from, or a model that
     `operate` cut, which is then the student; `search`, whose Output the net may be. net: the
     network to train, or to cut out of `start` (JSON of lib.search.net), by default that of `start`.
-    classifier: the task whose head a `start` of step multitask hands down as well.
+    classifier: the task whose head a `start` of step multitask hands down as well. score: with
+    "loss" the metric "held_out.score" is what a search with this option scores a candidate by.
 
     It saves metrics and predictions as step finetune does, also of the held-out rows where the data
     have some. These select, where the training asks for the best. The loss over the steps is saved
@@ -47,7 +48,8 @@ def warmup(lesson, warmup, net=None, classifier=None):
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), lesson.rows.labels
     objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
-    return learn(lesson, student, objective, methods, judged) | size(student)
+    result = learn(lesson, student, objective, methods, judged) | size(student)
+    return result | ({"held_out.score": students.likeness(lesson, student)()} if score else {})
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):

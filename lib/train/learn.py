@@ -59,6 +59,12 @@ class Lesson:
         """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed once."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
+    @cached_property
+    def held_out(self):
+        """Return (Encoded held-out rows, the teacher's logits on them), computed once."""
+        rows = self.encoded("held_out")[0]
+        return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
+
     def predict(self, model, rows):
         """Return a model's logits on encoded rows (lib.train.loop.predict)."""
         return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)

@@ -111,11 +111,14 @@ class Mix(Option):
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     lr: Positive  # Weights and scale have this learning rate; the paper has 1e-2.
     dropout: ShareBelow1 = 0.0  # The normalised states have this rate; the paper names none.
+    # A control stands in place of the mix: nothing of it is learned (lib.model.mix).
+    plain: Literal["", "mean", "embedding"] = ""
 
     @property
     def surgery(self):
         """Return the operation that puts the mix into a model."""
-        return {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
+        told = {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
+        return told | ({"plain": self.plain} if self.plain else {})
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,16 @@ class Search(Option):
     encoding: Literal["", "index"] = ""  # The cascade reads candidates so (lib.search.space).
     population: int = 0  # In evolution so many candidates are alive, the youngest ones.
     tournament: int = 0  # So many of them compete to be the parent.
+    # A candidate is scored by the task's first metric or, with "loss", by exp(-L): L is the
+    # prediction loss (equation 3) on all held-out rows, so hardly two candidates tie.
+    score: Literal["", "loss"] = ""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.method == "evolution" and 2 * self.population > self.budget:
+            most = f"evolution proposes candidates after the first {self.population} of them alone"
+            fix = f"take a population of at most {self.budget // 2}, half of the budget"
+            raise self.refused("population", f"the budget is {self.budget}, and {most}: {fix}")
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,8 @@ class LayerMix(loop.Method):
         operate(model, options.surgery, seed=stream(run.seed, "mix"))
         self.mix = mixes.present(model)
         self.first = self.mix.weights().detach().numpy().copy()
-        self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
+        learned = list(self.mix.parameters())
+        self.groups = ({"params": learned, "lr": options.lr},) if learned else ()
 
     def finish(self):
         self.run.save_arrays(

@@ -61,6 +61,24 @@ def prediction(logits, teacher, labels, options):
     return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
 
 
+def likeness(lesson, model):
+    """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain answer.
+
+    L is the prediction loss (equation 3) on all held-out rows of a lesson, with the input
+    `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The teacher answers
+    once.
+    """
+    encoded, wanted = lesson.held_out
+
+    def value():
+        logits = torch.from_numpy(lesson.predict(model, encoded))
+        ends = 2 if logits.dim() == 3 else 1
+        loss = losses.prediction(logits, encoded.labels, Targets("soft"), wanted)["loss"]
+        return float(torch.exp(-ends * loss.double()))
+
+    return value
+
+
 def predicted(labels, options):
     """Return the argument `prediction` of lib.train.matching.matching, None for a weight of 0.
 
