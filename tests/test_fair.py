@@ -125,10 +125,15 @@ def test_the_rule(setting, change, why):
     assert trials_fair.verdict(setting, line | change) == why
 
 
-def test_no_row_with_a_rate_of_taps_is_made_before_the_trials_chose_one():
-    assert ghostbert.TAPS["mini"] == 0.0
+def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
+    chosen = ghostbert.TAPS["mini"]
+    passed = [row["setting"] for row in checks.lines("trials_fair") if row["passes"] == "yes"]
+    assert not chosen or chosen in [trials_fair.TAPS[name] for name in passed if name[0] == "T"]
     for page in ("ghostbert_t03_pruned_vs_ghost", "ghostbert_f03_kernel_size"):
-        assert not [row for row in rows(page) if row["model"].endswith(ghostbert.APART)]
+        there = [row for row in rows(page) if row["model"].endswith(ghostbert.APART)]
+        assert bool(there) == bool(chosen)
+    for claim in ("F14", "F15"):
+        assert bool(checks.claims()[claim]["cannot"]) == (not chosen)
 
 
 # ---- ghosts ----

@@ -38,10 +38,10 @@ OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": o
 def lines(name):
     """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims".
 
-    A profile whose plan is not written has no row of `plan_<profile>`.
+    A plan or a list of trials that is not written has no rows.
     """
     path = PUBLISHED / f"{name}.csv"
-    if name.startswith("plan_") and not path.exists():
+    if name.startswith(("plan_", "trials_")) and not path.exists():
         return []
     with path.open() as file:
         return list(DictReader(file))
