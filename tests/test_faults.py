@@ -31,7 +31,7 @@ from test_efficientbert_search import shrunk
 from lib import __main__, data
 from lib.data import models, own
 from lib.page import evidence, notebook, report, sheet, tables
-from lib.runs import execute, paths, store, sweep
+from lib.runs import execute, executors, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
@@ -456,6 +456,50 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     assert told == "stopped; the same command goes on from the last checkpoints\n"
     assert command.returncode == 130 and there.state(spec)["state"] == "stopped"
     assert not there.lock(spec).exists()
+
+
+@counts(1, 6)
+def test_a_signal_ends_a_command_in_one_line_at_any_moment(count, tmp_path):
+    """Also while servers and workers import what they need, and when every process gets it."""
+    dice, env = random.Random(count), os.environ | {"TQDM_DISABLE": "1"}
+    env |= {"PYTHONPATH": str(paths.ROOT), "FIGURES_ROOT": str(tmp_path / "figures")}
+    for number in range(count):
+        env["RUNS_ROOT"] = str(tmp_path / f"runs-{number}")
+        sign = (signal.SIGINT, signal.SIGTERM)[number % 2]
+        words = [sys.executable, "-m", "lib", "run", "bermo_t06"]
+        how = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "cwd": paths.ROOT,
+        }
+        command = subprocess.Popen(words, env=env, start_new_session=True, **how)
+        assert "shows how far it is" in command.stdout.readline()
+        time.sleep(dice.uniform(0.5, 6.0))
+        os.killpg(command.pid, sign)
+        told = command.communicate(timeout=60)[1]
+        assert told == "stopped; the same command goes on from the last checkpoints\n", told
+        assert command.returncode == 130
+
+
+def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
+    """One at work lets the run note that it was stopped."""
+    for function in (os.getpid, signal.pause):
+        executor = executors.Local(1)
+        future = executor.submit(function)
+        if function is os.getpid:
+            executor.finished()
+        else:
+            time.sleep(1.0)
+        (process,) = executor.pools[0]._processes.values()
+        os.kill(process.pid, signal.SIGTERM)
+        if function is os.getpid:
+            process.join(20)
+            assert process.exitcode == 130
+        else:
+            assert isinstance(future.exception(60), KeyboardInterrupt)
+        executor.close()
+    assert capfd.readouterr().err == ""
 
 
 # ---- damaged notebooks and pages ----
