@@ -121,6 +121,16 @@ def context(card=False):
     return multiprocessing.get_context("forkserver")
 
 
+def end_server():
+    """End the server of processes that this one started, if it did.
+
+    A server that still imports would fork, for a command that was stopped, what finds nothing.
+    """
+    if pid := forkserver._forkserver._forkserver_pid:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 class Local:
     """Local is the executor on this machine: worker processes that stay alive between runs.
 
