@@ -5,6 +5,34 @@ or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`. `lab` 
 notebooks train on. Each function imports what it needs when it is called.
 """
 
+import os as _os
+
+
+def _stands_in():
+    """Return the folder of the checkout that this process stands in, or "" where it is in none.
+
+    An environment may be that of another checkout: commands, notebooks, and workers of this one use
+    the code beside them, not that which the environment was made with.
+    """
+    try:
+        place = _os.getcwd()
+    except OSError:  # It was deleted.
+        return ""
+    while not _os.path.isfile(_os.path.join(place, "lib", "runs", "paths.py")):
+        if place == _os.path.dirname(place):
+            return ""
+        place = _os.path.dirname(place)
+    return place
+
+
+_tree = _stands_in()
+if _tree and not _os.path.samefile(_tree, _os.path.dirname(_os.path.dirname(__file__))):
+    # The modules of this package are then those of the other tree.
+    __path__[:] = [_os.path.join(_tree, "lib")]
+    __file__ = _os.path.join(_tree, "lib", "__init__.py")
+    with open(__file__, encoding="utf-8") as _file:
+        exec(compile(_file.read(), __file__, "exec"))
+
 
 def load(name, profile="toy", keep=False, **wanted):
     """Open a finished run, by a line of a notebook's grid or by its name; see

@@ -288,12 +288,18 @@ def main(words=None):
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
         return 2
+    if not paths.NOTEBOOKS.is_dir():
+        fix = "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
+        print(f"error: no checkout has {paths.NOTEBOOKS}; {fix}", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # A kill ends as Ctrl-C does.
     stack = ExitStack()
     try:
         housed(stack)
         return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
+        if "lib.runs.executors" in sys.modules:
+            sys.modules["lib.runs.executors"].end_server()
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
     except Exception as error:  # A table that was changed raises errors of any kind.

@@ -31,7 +31,7 @@ from test_efficientbert_search import shrunk
 from lib import __main__, data
 from lib.data import models, own
 from lib.page import evidence, notebook, report, sheet, tables
-from lib.runs import execute, paths, store, sweep
+from lib.runs import execute, executors, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
@@ -456,6 +456,93 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     assert told == "stopped; the same command goes on from the last checkpoints\n"
     assert command.returncode == 130 and there.state(spec)["state"] == "stopped"
     assert not there.lock(spec).exists()
+
+
+@counts(1, 6)
+def test_a_signal_ends_a_command_in_one_line_at_any_moment(count, tmp_path):
+    """Also while servers and workers import what they need, and when every process gets it."""
+    dice, env = random.Random(count), os.environ | {"TQDM_DISABLE": "1"}
+    code = "import signal as s, sys; s.signal(s.SIGINT, s.default_int_handler)\n"
+    code += "from lib.__main__ import main; sys.exit(main(['run', 'ghostbert_t03']))"
+    env["PYTHONPATH"] = str(paths.ROOT)
+    for number in range(count):
+        env |= {name: str(tmp_path / f"{name}-{number}") for name in ("RUNS_ROOT", "FIGURES_ROOT")}
+        sign = (signal.SIGINT, signal.SIGTERM)[number % 2]
+        words = [sys.executable, "-c", code]
+        how = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "cwd": paths.ROOT,
+        }
+        command = subprocess.Popen(words, env=env, start_new_session=True, **how)
+        assert "shows how far it is" in command.stdout.readline()
+        time.sleep(dice.uniform(0.5, 6.0))
+        os.killpg(command.pid, sign)
+        told = command.communicate(timeout=60)[1]
+        assert told == "stopped; the same command goes on from the last checkpoints\n", told
+        assert command.returncode == 130
+
+
+def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
+    """One at work lets the run note that it was stopped."""
+    for function in (os.getpid, signal.pause):
+        executor = executors.Local(1)
+        future = executor.submit(function)
+        if function is os.getpid:
+            executor.finished()
+        else:
+            time.sleep(1.0)
+        (process,) = executor.pools[0]._processes.values()
+        os.kill(process.pid, signal.SIGTERM)
+        if function is os.getpid:
+            process.join(20)
+            assert process.exitcode == 130
+        else:
+            assert isinstance(future.exception(60), KeyboardInterrupt)
+        executor.close()
+    assert capfd.readouterr().err == ""
+
+
+# ---- two checkouts in one environment ----
+STANDS = """
+import lib
+from lib import __main__ as command
+from lib.runs import executors, paths
+print(paths.ROOT, lib.__file__, command.__file__, lib.rows.__module__, sep="\\n")
+"""
+WORKS = """
+executor = executors.Local(1)
+future = executor.submit(paths.data_root)
+executor.finished()
+print(future.result())
+executor.close()
+"""
+
+
+@pytest.mark.parametrize("inside", ["notebooks", pytest.param(".", marks=pytest.mark.slow)])
+def test_what_stands_in_a_checkout_uses_its_code(inside, tmp_path):
+    """Commands, kernels, which stand in its notebooks, and workers, in another's environment."""
+    other = tmp_path / "other"
+    shutil.copytree(paths.ROOT / "lib", other / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    (other / "notebooks").mkdir()
+    env = {k: v for k, v in os.environ.items() if k not in paths.ROOTS}
+    env |= {"PYTHONPATH": str(paths.ROOT)}
+    how = {"env": env, "cwd": other / inside, "text": True}
+    # The first entry of its path is not the folder in which it stands, as in kernels.
+    code = STANDS + WORKS * (inside == ".")
+    told = subprocess.check_output([sys.executable, "-P", "-c", code], **how).splitlines()
+    there = [str(other), f"{other}/lib/__init__.py", f"{other}/lib/__main__.py", "lib"]
+    assert told == there + [f"{other}/data"] * (inside == ".")
+
+
+def test_code_without_a_checkout_is_refused_in_one_line(tmp_path):
+    shutil.copytree(paths.ROOT / "lib", tmp_path / "x" / "lib")
+    env = os.environ | {"PYTHONPATH": str(tmp_path / "x"), "NOTEBOOKS_ROOT": ""}
+    how = {"env": env, "cwd": tmp_path, "text": True, "capture_output": True}
+    done = subprocess.run([sys.executable, "-m", "lib", "plan"], **how)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: no checkout has") and done.stderr.count("\n") == 1
 
 
 # ---- damaged notebooks and pages ----

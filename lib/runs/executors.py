@@ -17,7 +17,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from multiprocessing import forkserver, util
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
 from lib.runs import paths
@@ -112,12 +112,23 @@ def context(card=False):
         # Sockets lie there; the default is below the folder of temporary files, however long.
         mine["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
         util.Finalize(None, shutil.rmtree, (mine["tempdir"], True), exitpriority=-100)
+    resource_tracker.ensure_running()  # If it were to start below, it would end the block.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # All that it forks inherits this.
     try:
         server.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return multiprocessing.get_context("forkserver")
+
+
+def end_server():
+    """End the server of processes that this one started, if it did.
+
+    A server that still imports would fork, for a command that was stopped, what finds nothing.
+    """
+    if pid := forkserver._forkserver._forkserver_pid:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class Local:
@@ -138,7 +149,7 @@ class Local:
         if not self.pools[slot]:
             about = context(self.card), _tend, (dict(os.environ),)
             self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
-        future = self.pools[slot].submit(function, *args)
+        future = self.pools[slot].submit(_called, function, *args)
         self.running[future] = slot
         return future
 
@@ -186,8 +197,28 @@ class Local:
 def _tend(env):
     """Prepare a new worker. It leaves interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # A stopped run notes that.
+    signal.signal(signal.SIGTERM, _stopped)
     attach(env)
+
+
+_at_work = False  # A call of this worker is at work.
+
+
+def _called(function, *args):
+    """Return what a function returns, in a worker."""
+    global _at_work
+    _at_work = True
+    try:
+        return function(*args)
+    finally:
+        _at_work = False
+
+
+def _stopped(*_):
+    """End a worker: a call at work notes that it was stopped, all else has nothing to say."""
+    if _at_work:
+        raise KeyboardInterrupt
+    os._exit(130)
 
 
 def attach(env):
