@@ -109,5 +109,5 @@ def test_a_row_crosses_few_files_to_its_page(tmp_path):
     crossed = {*json.loads(made.stdout.splitlines()[-1])}
     crossed -= {"/data/read.py"}  # where data are not at hand, they are looked for
     # Two tell whether its profile has a plan, three which seeds its comparisons have and whether
-    # the compared models learned.
-    assert 10 < len(crossed) <= 20, crossed
+    # the compared models learned, and two what distillation mended.
+    assert 10 < len(crossed) <= 24, crossed

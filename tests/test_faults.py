@@ -689,6 +689,7 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
 def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, capsys, monkeypatch):
     page = sheet.Sheet(tmp_path / "x.ipynb", tmp_path / "page")
     page.folder.mkdir()
+    monkeypatch.setenv(notebook.BATCH, "")  # What `execute` sets is gone after this test.
     importlib.import_module("papermill"), importlib.import_module("lib.page.kernel")
     held = threading.Event()
 

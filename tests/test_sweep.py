@@ -59,6 +59,7 @@ def done(store, spec, weights=True):
     draft = Draft(store, spec, {}, keep=True)
     if weights:
         (draft.folder / "model").mkdir()
+        (draft.folder / "model" / "config.json").write_text("{}")
     return finish(draft)
 
 
