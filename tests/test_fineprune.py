@@ -2,6 +2,7 @@
 distillation, divergence, resume.
 """
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,10 @@ from lib import data
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
+from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
-from lib.train import heads, loop, losses
+from lib.train import heads, loop, losses, schedules
 from lib.train.batches import collate, encode, order
 from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
 
@@ -150,6 +152,24 @@ def test_the_course_has_a_line_for_each_bin(name, runs):
     found = runs[name].arrays("course")
     assert found["gradient_norm"].shape == (STEPS, 2)
     assert (found["gradient_norm"] > 0).all() == (name != "probe")
+
+
+def test_the_course_tells_how_many_weights_are_kept_at_the_first_step_of_each_bin(runs):
+    left = {name: runs[name].arrays("course")["kept_share"] for name in ("dense", *MASKED)}
+    assert all(shares.shape == (STEPS,) for name, shares in left.items() if name != "spans")
+    assert set(left["dense"]) == {1.0}
+    ramp = schedules.plan(MAGNITUDE, STEPS)
+    for name in ("magnitude", "movement"):
+        assert left[name] == pytest.approx([ramp(step) for step in range(STEPS)], abs=1e-3)
+    assert left["soft"][0] == left["l0"][0] == 1.0
+    assert all(runs[name].metrics["kept_share"] <= left[name][0] for name in MASKED)
+
+
+def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
+    """A page once read what only older records had."""
+    texts = [path.read_text().replace('\\"', '"') for path in paths.ROOT.glob("notebooks/*.ipynb")]
+    read = {key for text in texts for key in re.findall(r'course\["(\w+)"\]', text)}
+    assert read and read <= set(runs["soft"].arrays("course"))
 
 
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):

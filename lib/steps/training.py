@@ -59,8 +59,8 @@ def fineprune(
         lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
     objective = predicting(lesson, model, Targets(**targets), alpha)
     methods = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
-    methods += [pruning.Masks(run, model, Prune(**prune), lesson.steps)] if prune else []
-    methods.append(pruning.Course(run, model, lesson.steps))
+    masks = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
+    methods += [masks] * bool(prune) + [pruning.Course(run, model, lesson.steps, masks)]
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None

@@ -84,6 +84,13 @@ class Masks(loop.Method):
         return {"penalty": self.weight * each.mean()}
 
     @torch.no_grad()
+    def kept(self):
+        """Return (how many weights of each masked matrix are kept now, how many it has)."""
+        whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
+        kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
+        return kept, [w.numel() for w in whole]
+
+    @torch.no_grad()
     def finish(self):
         """Multiply the weights by their final masks, and cut out empty heads and neurons.
 
@@ -93,10 +100,8 @@ class Masks(loop.Method):
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
-        whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
         self.model.eval()  # Masks are final in eval mode.
-        kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
-        kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
+        kept, total = (np.bincount(of_layer, counts) for counts in self.kept())
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
@@ -163,12 +168,14 @@ def freeze(model, part):
 class Course(loop.Method):
     """A Course records the norm of each layer's unclipped gradient, without scores of masks.
 
-    It saves `course`: the means [bins, L] over at most 50 bins of the run, NaN behind the last step
-    of a run that diverged.
+    It saves `course`, over at most 50 bins of the run: the means of the norms [bins, L], and the
+    share of the weights that the masks keep at the first step of each bin [bins]. Both are NaN
+    behind the last step of a run that diverged.
     """
 
-    def __init__(self, run, model, steps):
-        self.run, self.steps = run, steps
+    def __init__(self, run, model, steps, masks):
+        self.run, self.steps, self.masks = run, steps, masks
+        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
         self.layers = [
             [p for name, p in layer.named_parameters() if not name.endswith("scores")]
             for layer in layers(model)
@@ -177,13 +184,18 @@ class Course(loop.Method):
     def gradients(self, step, steps):
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
-        self.run.log(step, course={"gradient_norm": norms.tolist()})
+        share = None
+        if step in self.edges:
+            kept, of = self.masks.kept() if self.masks else ([1], [1])
+            share = sum(kept) / sum(of)
+        self.run.log(step, course={"gradient_norm": norms.tolist(), "kept_share": share})
 
     def finish(self):
         told = self.run.logged("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
+        shares = np.full(self.steps, np.nan)
         norms[told["step"]] = told["gradient_norm"].astype(np.float32)
-        edges = np.linspace(0, self.steps, min(BINS, self.steps) + 1).astype(int)
-        means = np.stack([norms[a:b].mean(0) for a, b in pairwise(edges)])
-        self.run.save_arrays("course", gradient_norm=means)
+        shares[told["step"]] = told["kept_share"].astype(np.float32)
+        means = np.stack([norms[a:b].mean(0) for a, b in pairwise(self.edges)])
+        self.run.save_arrays("course", gradient_norm=means, kept_share=shares[self.edges[:-1]])
         return {}
