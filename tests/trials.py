@@ -12,7 +12,7 @@ at its first model that fails.
 
 import argparse
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -109,6 +109,12 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     else:
         yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).at(seed))
         yield Trial("BERT", bermo.pruned(*at, "BERT", share=0.1).at(seed), may_fail=True)
+
+
+def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
+    """Return the Specs whose weights a trial is judged by."""
+    rival = [each.parents["start"] for each in (trial.spec, trial.rival)] if trial.rival else []
+    return [trial.spec, grids.teacher("base", task).at(seed), *rival]
 
 
 # ---- ROWS, AND WHAT NEEDS NO TRAINING
@@ -244,15 +250,38 @@ def cost(store: Store, spec: Spec) -> float:
 # ---- THE COMMAND
 
 
-def note(line: dict) -> None:
-    """Add a line to `trials_base.csv`, with numbers of two digits."""
-    place, names = paths.PUBLISHED / "trials_base.csv", FIELDS.split(",")
+def add_line(file: str, names: list, line: dict, form: str) -> None:
+    """Add a line to a table of data/published, with numbers in a form such as `.2f`."""
+    place = paths.PUBLISHED / f"{file}.csv"
     new = not place.exists()
-    with place.open("a", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
+    with place.open("a", newline="") as opened:
+        table = csv.writer(opened, lineterminator="\n")
         if new:
             table.writerow(names)
-        table.writerow(f"{v:.2f}" if isinstance(v, float) else v for v in map(line.get, names))
+        values = map(line.get, names)
+        table.writerow(format(v, form) if isinstance(v, float) else v for v in values)
+
+
+def attempt(setting: str, models: Iterable, needed: Callable, judge: Callable, note: Callable):
+    """Make and judge the models of a setting one by one, and stop at the first that fails.
+
+    `needed(model)` returns the Specs to make, `judge(model, store)` the line of a model, and
+    `note(line)` adds it to a table.
+
+    Raises SystemExit where a run fails.
+    """
+    store = Store()
+    for model in models:
+        lost = sweep.make(needed(model), store, keep=True)
+        if lost:
+            raise SystemExit(f"not made: {lost}")
+        line = judge(model, store)
+        note(line)
+        print({name: value for name, value in line.items() if value != ""}, flush=True)
+        if line["passes"] == "no":
+            print(f"{setting} is given up")
+            return
+    print(f"{setting} passes")
 
 
 def main() -> None:
@@ -273,21 +302,14 @@ def main() -> None:
             take(setting)
             print(setting, *(trial.model for trial in trials(setting, args.task, args.seed)))
         return
-    store = Store()
-    for trial in trials(args.settings[-1], args.task, args.seed):
-        wanted = [trial.spec, grids.teacher("base", args.task).at(args.seed)]
-        if trial.rival:
-            wanted += [each.parents["start"] for each in (trial.spec, trial.rival)]
-        lost = sweep.make(wanted, store, keep=True)
-        if lost:
-            raise SystemExit(f"not made: {lost}")
-        line = judge(trial, args.task, args.seed, store) | {"setting": "+".join(args.settings)}
-        note(line)
-        print({name: value for name, value in line.items() if value != ""}, flush=True)
-        if line["passes"] == "no":
-            print(f"{args.settings[-1]} is given up")
-            return
-    print(f"{args.settings[-1]} passes")
+    names, asked = FIELDS.split(","), "+".join(args.settings)
+    attempt(
+        args.settings[-1],
+        trials(args.settings[-1], args.task, args.seed),
+        lambda trial: needed(trial, args.task, args.seed),
+        lambda trial, store: judge(trial, args.task, args.seed, store) | {"setting": asked},
+        lambda line: add_line("trials_base", names, line, ".2f"),
+    )
 
 
 if __name__ == "__main__":

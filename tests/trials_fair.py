@@ -9,21 +9,17 @@ line of `data/published/trials_fair.csv`; a setting is given up at its first pai
 """
 
 import argparse
-import csv
 from dataclasses import dataclass
 
 import numpy as np
+from trials import add_line, attempt, scored
 
 from lib import data
 from lib.data import unseen
-from lib.measure import metrics
-from lib.model import backbone
 from lib.papers import ghostbert, grids
-from lib.runs import paths, sweep
 from lib.runs.spec import Spec
-from lib.runs.store import Run, Store
+from lib.runs.store import Store
 from lib.runs.store import cost as seconds
-from lib.train import heads, loop
 
 SEED, MOST = 90, 2000
 MENDED, MOVED = 1.10, 0.01  # A loss may be so much above its rival's; taps move so far.
@@ -65,6 +61,12 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
     ]
 
 
+def needed(pair: Pair) -> list[Spec]:
+    """Return the Specs whose weights a Pair is judged by."""
+    both = [pair.ghost, pair.prune]
+    return [*both, *(spec.parents["start"] for spec in both)]
+
+
 def verdict(setting: str, line: dict) -> list[str]:
     """Return the reasons why a line fails; none where it passes."""
     faults = {"its ghosts are not mended": line["ratio"] > MENDED}
@@ -90,15 +92,6 @@ def rows(task: str) -> data.Split:
     return left.take(np.flatnonzero(free & (unseen.words(left) >= unseen.LONG))[:MOST])
 
 
-def scored(run: Run, spec: Spec, task: data.Task, split: data.Split) -> float:
-    """Return the score of a run's model on rows, in points."""
-    model, tokenizer = backbone.load(run.model)
-    encoded, _ = heads.rows(tokenizer, split, task, spec.args["train"]["max_length"], None)
-    logits = loop.predict(model, encoded, loop.options(spec.args["numerics"]))
-    said = logits.argmax(1) if task.labels else logits[:, 0]
-    return 100 * float(metrics.score(task.metrics[0], said, split.y))
-
-
 def judge(setting: str, pair: Pair, store: Store) -> dict:
     """Return the line of a Pair whose runs are there with their weights (FIELDS)."""
     task, split = data.task("glue", pair.task), rows(pair.task)
@@ -111,24 +104,13 @@ def judge(setting: str, pair: Pair, store: Store) -> dict:
     line["damage"] = 100 * (told["teacher_score"] - told["start_score"])
     for name in first:
         spec = getattr(pair, name)
-        line[f"{name}_score"] = scored(store.find(spec, weights=True), spec, task, split)
+        score, _ = scored(store.find(spec, weights=True), spec, task, split)
+        line[f"{name}_score"] = 100 * score
     most = np.bincount(split.y).max() / len(split) if task.labels else 0.0
     line["chance"] = 100 * float(most)
     line["core_seconds"] = round(sum(seconds(run.status) for run in first.values()))
     why = verdict(setting, line)
     return line | {"passes": "no" if why else "yes", "why": "; ".join(why)}
-
-
-def note(line: dict) -> None:
-    """Add a line to `trials_fair.csv`."""
-    place = paths.PUBLISHED / "trials_fair.csv"
-    new = not place.exists()
-    with place.open("a", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        if new:
-            table.writerow(FIELDS)
-        values = map(line.get, FIELDS)
-        table.writerow(f"{v:.4g}" if isinstance(v, float) else v for v in values)
 
 
 def main() -> None:
@@ -143,19 +125,13 @@ def main() -> None:
         for name in SETTINGS:
             print(name, *(f"{pair.task} {pair.m}/12" for pair in pairs(name)), sep=", ")
         return
-    store = Store()
-    for pair in pairs(args.setting, args.seed):
-        both = [pair.ghost, pair.prune]
-        lost = sweep.make([*both, *(spec.parents["start"] for spec in both)], store, keep=True)
-        if lost:
-            raise SystemExit(f"not made: {lost}")
-        line = judge(args.setting, pair, store)
-        note(line)
-        print(line, flush=True)
-        if line["passes"] == "no":
-            print(f"{args.setting} is given up")
-            return
-    print(f"{args.setting} passes")
+    attempt(
+        args.setting,
+        pairs(args.setting, args.seed),
+        needed,
+        lambda pair, store: judge(args.setting, pair, store),
+        lambda line: add_line("trials_fair", FIELDS, line, ".4g"),
+    )
 
 
 if __name__ == "__main__":
