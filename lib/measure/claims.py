@@ -224,9 +224,8 @@ class Verdict:
 
     @property
     def first(self) -> Result | None:
-        """Return the first Result that was measured, else the first one."""
-        there = [r for r in self.results if not r.unmeasured] or list(self.results)
-        return there[0] if there else None
+        """Return the first Result, measured or not; another one would answer another question."""
+        return self.results[0] if self.results else None
 
     @property
     def printed(self) -> str:
