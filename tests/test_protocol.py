@@ -85,3 +85,12 @@ def test_trials_on_development_rows_are_those_that_are_told():
     ]
     gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
     assert gates and ("steps", 0.0) not in {(g["landing"], g.get("memory", 0.0)) for g in gates}
+
+
+def test_the_level_of_a_whole_model_is_that_of_its_trial():
+    """It is the last one that passes: the setting that seeds are made with."""
+    passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
+    base = [row for row in checks.lines("trials_base") if row["model"] == "Plain"]
+    for scale, lines in (("mini", passed), ("base", base)):
+        levels = {row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"}
+        assert grids.LEVEL[scale] == levels
