@@ -6,6 +6,7 @@ python tests/index.py
 import re
 
 from lib.page import notebook
+from lib.page.front import asked
 from lib.runs import paths
 
 HEAD = """# Notebooks
@@ -32,11 +33,8 @@ def order(name):
 
 def line(path):
     """A row: title and name, the question, the page of mini where there is one."""
-    about = notebook.cells(path)["title"].split("**Question.**")[1].strip()
-    question = re.match(r".*?\?(?= |\n|$)", about, re.S)
-    asked = " ".join((question[0] if question else about.split("\n\n")[0]).split())
     page = f"[page](../figures/mini/{path.stem}.page.md)"
-    return f"| [{notebook.title(path)}]({path.name}) `{path.stem}` | {asked} | {page} |\n"
+    return f"| [{notebook.title(path)}]({path.name}) `{path.stem}` | {asked(path)} | {page} |\n"
 
 
 if __name__ == "__main__":

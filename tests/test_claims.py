@@ -711,30 +711,6 @@ def test_a_variance_is_a_ratio():
     assert not found.ours.startswith("+")
 
 
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("Ghost > Prune @ m=9", "Ghost > Prune at 9/12"),
-        ("F = 12 <= F = 4 + 0.5 @ m=1", "F = 12 <= F = 4 + 0.5 at 1/12"),
-        ("A [m=6] >= B [m=12] - 0.5", "A at 6/12 >= B at 12/12 - 0.5"),
-        ("k = 3 | k = 5 < value 0 @ m=3", "k = 3, k = 5 < 0 at 3/12"),
-        ("F1 :: A ~ value 85.3 +- 0.5 @ task=SQuAD1", "F1: A ~ 85.3 +- 0.5 on SQuAD1"),
-        ("diverged :: BERT > BERMo @ task=each", "diverged: BERT > BERMo"),
-    ],
-)
-def test_a_cell_is_told_without_the_words_of_its_grammar(text, words):
-    assert cell(text).words == words
-
-
-def test_no_cell_of_a_claim_is_told_in_its_grammar():
-    for line in checks.claims().values():
-        for one in parsed(line["cells"]):
-            found = [
-                mark for mark in (" | ", "value ", "[", "::", " @ ", "task") if mark in one.words
-            ]
-            assert not found, one.words
-
-
 # ---- THE DATA
 
 

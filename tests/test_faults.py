@@ -710,10 +710,10 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
 def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
     """The queue deletes what it saved itself, and not while another run reads it."""
     there, start = copied(), TEACHER.parents["start"]
-    mine = evidence.Mine(there)
+    mine = evidence.SavedWeights(there)
     assert start.name not in mine
     mine.add(start)
-    assert start.name in evidence.Mine(there)  # also after a command that was stopped
+    assert start.name in evidence.SavedWeights(there)  # also after a command that was stopped
     shutil.rmtree(there.runs / TEACHER.name)
     paths.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
     with store.locked(there.lock(TEACHER)):

@@ -10,8 +10,8 @@ from conftest import made_up
 
 from lib import data
 from lib.measure.cells import fits, parsed, scored
-from lib.page import checks, notebook, planned
-from lib.page.planned import Planned, cells_of, pair, seeded
+from lib.page import checks, notebook, seeds
+from lib.page.seeds import Planned, cells_of, pair, seeded
 from lib.page.tables import Runs
 from lib.papers import grids
 from lib.runs.spec import Spec
@@ -27,7 +27,7 @@ PLANS = (
 @pytest.fixture
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
-    monkeypatch.setattr(planned, "cells_of", lambda page, scale: PLANS if page == "page" else ())
+    monkeypatch.setattr(seeds, "cells_of", lambda page, scale: PLANS if page == "page" else ())
 
 
 def rows(*models, seeds=(0, 1), step="fineprune", **labels):
@@ -205,7 +205,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(monk
     frame = frame.assign(m=3.0, spec=[SPEC.at(seed) for seed in frame["seed"]])
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
-    monkeypatch.setattr(planned, "cells_of", lambda *_: plan.plans)
+    monkeypatch.setattr(seeds, "cells_of", lambda *_: plan.plans)
     (e,) = own.gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
     plan.plans = (replace(PLANS[0], may_fail=("b",)),)

@@ -23,21 +23,17 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from math import inf
-from pathlib import Path
 
 import numpy as np
 
 from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
-from lib.runs import paths
 from lib.runs.spec import known
 
 CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-# These patterns in a cell are replaced by these words where a reader sees it.
-SAID = paths.toml(Path(__file__).with_suffix(".toml"))["SAID"]
 # Each sign of a cell allows these signs before its margin.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
 FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
@@ -80,14 +76,6 @@ class Cell:
     def each(self):
         """Return whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
-
-    @property
-    def words(self):
-        """Return the text of the Cell as a reader sees it: "k = 3 > k = 1 at 3/12"."""
-        told = self.text
-        for pattern, words in SAID.items():
-            told = re.sub(pattern, words, told)
-        return told
 
     @property
     def models(self):

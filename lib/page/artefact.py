@@ -27,7 +27,7 @@ from IPython.display import display
 from lib.measure import compare
 from lib.page import checks, notebook, plot, report
 from lib.page import claims as source
-from lib.page.planned import seeded
+from lib.page.seeds import seeded
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.papers import grids

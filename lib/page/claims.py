@@ -16,6 +16,8 @@ from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.measure import cells, claims, compare
 from lib.page import checks, notebook
+from lib.page.seeds import SCALES as SCALES
+from lib.page.seeds import may_fail
 from lib.papers import efficientbert, ghostbert, grids, nas
 from lib.papers import planned as plans
 from lib.runs import paths
@@ -23,7 +25,6 @@ from lib.runs.spec import known
 from lib.runs.store import Store
 
 SCALE = "mini"
-SCALES = tuple(name for name in ("mini", "base") if name in grids.PROFILES)  # They have records.
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
 ROLES = ("central", "own", "finding")  # Claims of these roles have cells, which runs decide.
 
@@ -147,7 +148,7 @@ def setting(line, scale, planned):
         checks.interests(line["id"]),
         grids.LEVEL.get(scale, {}),
         planned,
-        tuple(filter(None, line["may_fail"].split("; "))),
+        may_fail(line),
     )
 
 
@@ -327,6 +328,7 @@ def checked(by_id):
 
 # These marks stand before and behind what README shows.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
+LEGEND = FOUND.replace("found", "words")
 
 
 def measured(by_id, ids):
@@ -370,9 +372,16 @@ def texts(by_id):
 
 
 def posted(readme, by_id):
-    """Return the text of README with new findings between their marks."""
-    before, _, behind = readme.split(FOUND)
-    return FOUND.join([before, texts(by_id)["README"].strip() + "\n", behind])
+    """Return the text of README with new findings, and the legend, between their marks."""
+    rows = "".join(f"| {mark} {word} | {line} |\n" for word, (mark, line) in claims.WORDS.items())
+    parts = {
+        FOUND: texts(by_id)["README"].strip() + "\n",
+        LEGEND: f"| word | when |\n|---|---|\n{rows}",
+    }
+    for mark, text in parts.items():
+        before, _, behind = readme.split(mark)
+        readme = mark.join([before, text, behind])
+    return readme
 
 
 def forest(by_id, ids):

@@ -17,7 +17,7 @@ from collections import Counter
 from contextlib import suppress
 from itertools import chain, groupby, zip_longest
 
-from lib.measure.cells import parse_seeds as seeds
+from lib.measure.cells import parse_seeds
 from lib.page import checks, notebook
 from lib.page.claims import SCALE, recorded, rows
 from lib.papers import grids, planned
@@ -46,7 +46,7 @@ def cells(claim, store=None):
     throughout where the processor has no instructions for bfloat16 (`Spec.twin`).
     """
     store, there, found = store or Store(), rows(claim), {}
-    for seed in seeds(claim["seeds"]):
+    for seed in parse_seeds(claim["seeds"]):
         own = list(dict.fromkeys(row["spec"] for row in there if row.get("seed", seed) == seed))
         twins = [spec.twin for spec in own]
         here = twins if not processor.has_bfloat16() else own
@@ -116,23 +116,22 @@ def gather(claims, store, workers=None, backend="local", profile=SCALE):
     keep(results, store)
     missing = store.missing(every, exact=True)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
-
-    mine = Mine(store)
+    saved = SavedWeights(store)
 
     def done(spec):
         keep([spec] if spec in results else [], store)
-        mine.add(spec)
+        saved.add(spec)
         for name, parent in spec.parents.items():
             needed[parent] -= 1
             pinned = spec.inputs[name].seed is not None  # A pinned input is for all seeds.
-            if needed[parent] <= 0 and not pinned and parent.name in mine:
-                mine.give_back(parent)
+            if needed[parent] <= 0 and not pinned and parent.name in saved:
+                saved.give_back(parent)
 
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
     return sweep.make(wanted, store, workers, done=done, **how)
 
 
-class Mine:
+class SavedWeights:
     """The runs of a store whose weights `gather` saved, for its own use alone.
 
     Their names stand in a file of the store, as a gathering may be stopped and go on. Weights that

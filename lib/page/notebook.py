@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
-from lib.page.planned import seeded
+from lib.page.seeds import seeded
 from lib.papers import grids
 from lib.papers import planned as planned_rows
 from lib.runs import paths
@@ -156,7 +156,7 @@ def planned(path, values, looked_up=True):
     `recorded` makes such rows where that takes long.
 
     looked_up: whether to make the rows of `recorded`. Where no seeds are asked for, rows have the
-    planned seeds of the page's comparisons (lib.page.planned).
+    planned seeds of the page's comparisons (lib.page.seeds).
     """
     names = check(path, values)
     names["profile"] = grids.meant(names)

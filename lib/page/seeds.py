@@ -9,7 +9,7 @@ from functools import cache
 from lib.measure import cells
 from lib.page import checks
 
-SCALES = ("mini", "base")  # These profiles have plans.
+SCALES = ("mini", "base")  # These profiles have plans and records.
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,16 @@ def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     found = []
     for claim, line in checks.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
-            fail = tuple(filter(None, line["may_fail"].split("; ")))
             for cell in cells.parsed(line["cells"]):
                 same = checks.described(claim, cell.text)["same_as"]
                 if seeds := checks.seeds(same or claim, scale):
-                    found.append(Planned(claim, cell, seeds, fail))
+                    found.append(Planned(claim, cell, seeds, may_fail(line)))
     return tuple(found)
+
+
+def may_fail(line: dict) -> tuple[str, ...]:
+    """Return the models of a row of claims.csv whose failing is what the claim says."""
+    return tuple(filter(None, line["may_fail"].split("; ")))
 
 
 def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:

@@ -16,7 +16,7 @@ from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.measure.claims import Setting, unlearned
 from lib.measure.stats import paired_difference
-from lib.page.planned import pair
+from lib.page.seeds import pair
 from lib.papers import grids
 from lib.runs.store import Store
 
