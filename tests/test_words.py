@@ -272,7 +272,7 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     counts = {word: sum(x["word"] == word for x in every) for word in WORDS}
     words = f"{counts['agrees']} agree, {counts['no such effect here']} show no such effect, "
     words += f"{counts['the other way round']} go the other way, {counts['too noisy to say']} are"
-    assert f"of {len(every)} central comparisons" in block and words in block
+    assert f"Of {len(every)} central comparisons" in block and words in block
     shut = f"Of the {len(held)} that have a printed value, {len(out)} shut it out"
     assert f"{shut} ({agree} of these agree" in block
 

@@ -8,6 +8,7 @@ The module is free of torch.
 """
 
 import csv
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from math import isfinite
@@ -343,21 +344,18 @@ def shut_out(by_id):
     return sum(held), len(held)
 
 
-def counted(by_id):
-    """Return {name: number} of central comparisons: all, by word, and what they shut out.
-
-    OUT of OF printed values lie outside of our interval, and in OUT_AGREES of these the word is
-    "agrees".
-    """
+def in_one_line(by_id):
+    """Return what the words say of all central comparisons, in two sentences."""
     every = measured(by_id, central())
-    out, of = shut_out(by_id)
-    found = {"ALL": len(every), "OUT": out, "OF": of}
-    found["OUT_AGREES"] = sum(bool(r.shuts_out) and r.word == claims.AGREES for r in every)
-    names = ("AGREES", "OPPOSITE", "NO_EFFECT", "NOISY", "NOT_MEASURED")
-    found |= {name: sum(r.word == getattr(claims, name) for r in every) for name in names}
-    found["MEASURED"] = found["ALL"] - found["NOT_MEASURED"]
-    untouched = next(row for row in checks.lines("untouched") if row["split"] == "dev")
-    return found | {"UNTOUCHED": untouched["spearman"]}
+    of = Counter(r.word for r in every)
+    out, total = shut_out(by_id)
+    agree = sum(bool(r.shuts_out) and r.word == claims.AGREES for r in every)
+    return (
+        f"Of {len(every)} central comparisons {len(every) - of[claims.NOT_MEASURED]} could be "
+        f"measured: {of[claims.AGREES]} agree, {of[claims.NO_EFFECT]} show no such effect, "
+        f"{of[claims.OPPOSITE]} go the other way, {of[claims.NOISY]} are too noisy. Of the {total} "
+        f"that have a printed value, {out} shut it out ({agree} of these agree with its direction)."
+    )
 
 
 def texts(by_id):
@@ -365,7 +363,8 @@ def texts(by_id):
 
     The part README is what README shows.
     """
-    fields = dict(by_id) | counted(by_id)
+    untouched = next(row for row in checks.lines("untouched") if row["split"] == "dev")
+    fields = dict(by_id) | {"IN_ONE_LINE": in_one_line(by_id), "UNTOUCHED": untouched["spearman"]}
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
     filled = (part.strip().format_map(fields) for part in parts)
     return dict(part.partition("\n\n")[::2] for part in filled)
