@@ -265,6 +265,35 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     assert places == sorted(places) and "Old" not in text and "knobs" not in text
 
 
+def text_cell(source, *tags):
+    return {"cell_type": "markdown", "metadata": {"tags": [*tags]}, "source": source}
+
+
+def code_cell(tag, *outputs):
+    return {"cell_type": "code", "metadata": {"tags": [tag]}, "source": "", "outputs": [*outputs]}
+
+
+def test_a_section_whose_code_shows_nothing_is_left_out():
+    cells = [
+        text_cell("Title", "title"),
+        code_cell("artefact"),
+        text_cell("Nothing"),
+        code_cell("artefact"),
+        code_cell("artefact"),
+        text_cell("A table behind a cell without output"),
+        code_cell("artefact"),
+        code_cell("artefact", "table"),
+        text_cell("A text alone"),
+        text_cell("Nothing at the end"),
+        code_cell("artefact"),
+        code_cell("verdicts", "words"),
+        text_cell("Knobs"),
+        code_cell("explore"),
+    ]
+    texts = [c["source"] for c in sheet.shown_cells(cells) if c["cell_type"] == "markdown"]
+    assert texts == ["Title", "A table behind a cell without output", "A text alone", "Knobs"]
+
+
 def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     where = [paths.ROOT / "lib" / "x.py", paths.runs_root() / "a", page.folder / "b"]
     collected(monkeypatch, "", "run", error=" ".join(map(str, where)))

@@ -327,6 +327,22 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
     assert found.holm == pytest.approx(3 * result.p)
 
 
+def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypatch):
+    """As a mean over all tasks does, where the tasks that it has more have no runs."""
+    monkeypatch.setattr(source, "recorded", list)
+    central, mean = told(1.0, 2.0, "a > b @ task=x"), told(1.0, 2.0, "a > b")
+    other = replace(mean, estimate=replace(mean.estimate, mean=1.4))
+    by_id = {
+        id: claims.Verdict(id, results, profile="mini", kind="finding")
+        for id, results in {"B39": (mean, other), "B1": (central,), "B2": (central,)}.items()
+    }
+    found = source.corrected(by_id)
+    assert [r.same_as for r in found["B39"].results] == ["B1", ""]
+    assert [r.holm is None for r in found["B39"].results] == [True, False]
+    # What two central claims ask stays in both.
+    assert found["B1"].results[0].holm and found["B2"].results[0].holm
+
+
 # ---- FROM RUNS TO RESULTS
 
 

@@ -23,7 +23,7 @@ from lib.papers import efficientbert, ghostbert, grids, nas
 from lib.papers import planned as plans
 from lib.runs import paths
 from lib.runs.spec import known
-from lib.runs.store import Store
+from lib.runs.store import Store, run_lines
 
 SCALE = "mini"
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
@@ -199,9 +199,29 @@ def computed(line):
     return claims.Verdict(line["id"], note=note, word=word, measured=told)
 
 
+def counted_once(by_id):
+    """Return the Verdicts, where a finding that repeats a comparison names the claim that has it.
+
+    `cells.csv` names those that are planned alike. A mean over tasks can also repeat another one
+    because the other tasks of both have no runs. Scores are then equal to the last digit.
+    """
+    first, result = {}, dict(by_id)
+    for id in sorted(by_id, key=lambda id: checks.claims()[id]["role"] not in ROLES[:2]):
+        results = list(by_id[id].results)
+        for i, r in enumerate(results):
+            if r.estimate and not (r.cell.measure or r.beside or r.same_as):
+                key = r.task, r.cell.bounds, r.cell.slope, r.estimate.mean, r.estimate.low
+                other = first.setdefault(key, id)
+                if other != id and checks.claims()[id]["role"] == "finding":
+                    results[i] = replace(r, same_as=other)
+        result[id] = replace(by_id[id], results=tuple(results))
+    return result
+
+
 def corrected(by_id, scale=SCALE):
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
-    result = dict(by_id)
+    result = counted_once(by_id)
+    by_id = dict(result)
     for paper in (*checks.PAPERS, "own"):
         ids = [id for id in by_id if checks.claims()[id]["paper"] == paper and by_id[id].results]
         others = [
@@ -278,10 +298,8 @@ def digest(page):
     It covers the names of its recorded runs and its comparisons. A committed page has it, so one
     that is older than the records is known.
     """
-    path = paths.records_root() / "runs.csv"
-    with path.open() as file:
-        names = {row["run"] for row in csv.DictReader(file) if row["page"] == page}
-    recorded_names = sorted(name for name in names if (path.parent / name).exists())
+    names = {row["run"] for row in run_lines() if row["page"] == page}
+    recorded_names = sorted(name for name in names if (paths.records_root() / name).exists())
     own = checks.claims() if page in SUMMARIES.split() else of_page(page)
     keys = "claim cell task profile estimate low high word".split()
     rows = [

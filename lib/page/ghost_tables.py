@@ -5,7 +5,10 @@ import re
 from lib.page.artefact import Page
 from lib.page.tables import Runs
 from lib.papers import ghostbert
+from lib.runs import paths
+from lib.runs.store import Run, run_lines
 
+FRONTIER = "91_frontier"
 COLUMNS = {
     "damage at the start": ("100 * (teacher_score - start_score)", ".1f"),
     "distance after distillation": ("distance", ".3f"),
@@ -37,6 +40,31 @@ def mending(page: Page, runs: Runs) -> None:
             "over seeds (their number)",
             name="mending",
             index="model",
+        )
+
+
+def times(page: Page, widths) -> None:
+    """Show how long a sentence takes with ghosts and without, where the frontier has a record."""
+    scale, table = page.scope[:], {}
+    for line in run_lines():
+        ours = (line["page"], line["profile"]) == (FRONTIER, scale)
+        run = Run(paths.records_root() / line["run"], "record")
+        if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
+            continue
+        for m in widths:
+            names = (f"{name} {m}/12.cpu_ms" for name in ("GhostBERT", "Width"))
+            ghost, plain = (run.metrics.get(name) for name in names)
+            if ghost and plain:
+                more = f"{100 * (ghost / plain - 1):+.0f} %"
+                cells = {"Prune": f"{plain:.1f}", "Ghost": f"{ghost:.1f}", "difference": more}
+                table[f"{m}/12"] = {("ms", key): value for key, value in cells.items()}
+    if table:
+        page.table(
+            table,
+            f"Time of 8 sentences of 128 tokens in the networks of {scale}, on one thread of a CPU "
+            f"(from {FRONTIER})",
+            name="times",
+            index="m",
         )
 
 

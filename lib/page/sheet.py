@@ -3,7 +3,6 @@
 A standard page at mini is written in Markdown too.
 """
 
-import csv
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from filelock import FileLock, Timeout
 from lib.page import equation, notebook, verdicts
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.store import say
+from lib.runs.store import run_lines, say
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
@@ -37,8 +36,8 @@ def code():
 @cache
 def shown():
     """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
-    found, path = defaultdict(list), paths.records_root() / "runs.csv"
-    for line in csv.DictReader(path.read_text().splitlines() if path.exists() else ()):
+    found = defaultdict(list)
+    for line in run_lines():
         found[line["page"]] += [line["run"]] * (line["profile"] == "mini")
     return found
 
@@ -158,11 +157,41 @@ def execute(sheet):
         raise RuntimeError(f"the kernel died before its last cell; {see}")
 
 
+def shown_cells(cells):
+    """Return the cells of an executed notebook without sections that show nothing.
+
+    That is a text before a figure or a table whose code had no output, as where a run is lacking.
+    Text without code behind it, and what a reader is to explore, stay.
+    """
+    kept, text = [], None
+    for cell, after in zip(cells, [*cells[1:], None], strict=True):
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            text = len(kept) if "title" not in tags else None
+        elif "artefact" not in tags or cell["outputs"]:
+            text = None
+        kept.append(cell)
+        if text is not None and text < len(kept) - 1 and is_text(after):
+            del kept[text]
+            text = None
+    return kept
+
+
+def is_text(cell):
+    """Return whether a cell is text or verdicts, which end a section; None is the end."""
+    return (
+        not cell
+        or cell["cell_type"] == "markdown"
+        or "verdicts" in cell["metadata"].get("tags", [])
+    )
+
+
 def converted(path, book, body):
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
     how = {"template_name": "workbook", "extra_template_basedirs": [str(verdicts.TEMPLATE)]}
+    book.cells = shown_cells(book.cells)
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True, **how)
     for cell in book.cells:
         if cell.cell_type == "markdown":
@@ -187,7 +216,7 @@ def light(book, title, body):
     made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(body)
     made += f"records `{body['records']}`."
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
-    for cell in book["cells"]:
+    for cell in shown_cells(book["cells"]):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
             source = equation.linked(source, "page.md")  # A light page lies beside others.

@@ -15,6 +15,7 @@ another Spec, is not used; a line says so, and the run that is made again takes 
 cannot be read is left where it is, and raises an error.
 """
 
+import csv
 import errno
 import json
 import shutil
@@ -137,6 +138,12 @@ def alive(path):
         if error.errno != errno.EROFS:
             raise
         return False
+
+
+def run_lines():
+    """Return the lines of `runs.csv`: which run each row of each page has. None without a file."""
+    path = paths.records_root() / "runs.csv"
+    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
 
 
 def opened(spec, roots, weights=False):
