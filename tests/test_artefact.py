@@ -269,8 +269,9 @@ def text_cell(source, *tags):
     return {"cell_type": "markdown", "metadata": {"tags": [*tags]}, "source": source}
 
 
-def code_cell(tag, *outputs):
-    return {"cell_type": "code", "metadata": {"tags": [tag]}, "source": "", "outputs": [*outputs]}
+def code_cell(tag, *outputs, source="page.table({}, 'A table')"):
+    about = {"cell_type": "code", "metadata": {"tags": [tag]}, "outputs": [*outputs]}
+    return about | {"source": [source]}
 
 
 def test_a_section_whose_code_shows_nothing_is_left_out():
@@ -284,6 +285,8 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
         code_cell("artefact"),
         code_cell("artefact", "table"),
         text_cell("A text alone"),
+        text_cell("Before code alone"),
+        code_cell("artefact", source="def half(x):\n    return x / 2"),
         text_cell("Nothing at the end"),
         code_cell("artefact"),
         code_cell("verdicts", "words"),
@@ -291,7 +294,8 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
         code_cell("explore"),
     ]
     texts = [c["source"] for c in sheet.shown_cells(cells) if c["cell_type"] == "markdown"]
-    assert texts == ["Title", "A table behind a cell without output", "A text alone", "Knobs"]
+    stay = ["A table behind a cell without output", "A text alone", "Before code alone"]
+    assert texts == ["Title", *stay, "Knobs"]
 
 
 def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):

@@ -311,7 +311,7 @@ def test_the_mark_is_for_decided_words_below_0_05_after_holm():
 def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkeypatch):
     result = told(1.0, 2.0, "a >= b - 0.5")
     rows = [
-        {"profile": profile, "family": family, "claim": claim, "p": "0.9"}
+        {"profile": profile, "family": family, "claim": claim, "p": "0.9", "low": ""}
         for profile, family, claim in [
             ("mini", "ghostbert", "G2"),
             ("mini", "ghostbert", "G3"),
@@ -339,6 +339,14 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
     found = source.corrected(by_id)
     assert [r.same_as for r in found["B39"].results] == ["B1", ""]
     assert [r.holm is None for r in found["B39"].results] == [True, False]
+    # A page of findings takes what central claims have from the committed table.
+    estimate = central.estimate
+    row = {"profile": "mini", "claim": "B1", "task": central.task, "unit": "points", "p": "0.9"}
+    row |= {"estimate": f"{estimate.mean}", "low": f"{estimate.low}", "same_as": "", "beside": ""}
+    row |= {"region_low": "0.0", "region_high": ""}
+    monkeypatch.setattr(source, "recorded", lambda: [row | {"family": "bermo"}])
+    alone = source.corrected({"B39": by_id["B39"]})["B39"].results
+    assert [r.same_as for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
     assert found["B1"].results[0].holm and found["B2"].results[0].holm
 

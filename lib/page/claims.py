@@ -11,7 +11,7 @@ import csv
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
@@ -199,18 +199,27 @@ def computed(line):
     return claims.Verdict(line["id"], note=note, word=word, measured=told)
 
 
-def counted_once(by_id):
+def counted_once(by_id, scale):
     """Return the Verdicts, where a finding that repeats a comparison names the claim that has it.
 
     `cells.csv` names those that are planned alike. A mean over tasks can also repeat another one
-    because the other tasks of both have no runs. Scores are then equal to the last digit.
+    because the other tasks of both have no runs. Numbers are then equal to the last digit.
+    `verdicts.csv` has the comparisons of other claims.
     """
     first, result = {}, dict(by_id)
+    for row in recorded():
+        mine = row["profile"] == scale and row["claim"] not in by_id
+        if mine and row["low"] and not (row["same_as"] or row["beside"]):
+            if checks.claims()[row["claim"]]["role"] in ROLES[:2]:
+                region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
+                numbers = map(float, (row["estimate"], row["low"]))
+                first.setdefault((row["task"], row["unit"], region, *numbers), row["claim"])
     for id in sorted(by_id, key=lambda id: checks.claims()[id]["role"] not in ROLES[:2]):
         results = list(by_id[id].results)
         for i, r in enumerate(results):
-            if r.estimate and not (r.cell.measure or r.beside or r.same_as):
-                key = r.task, r.cell.bounds, r.cell.slope, r.estimate.mean, r.estimate.low
+            if r.estimate and r.unit.startswith("points") and not (r.beside or r.same_as):
+                numbers = round(r.estimate.mean, 8), round(r.estimate.low, 8)
+                key = r.task, r.unit, r.cell.bounds, *numbers
                 other = first.setdefault(key, id)
                 if other != id and checks.claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
@@ -220,7 +229,7 @@ def counted_once(by_id):
 
 def corrected(by_id, scale=SCALE):
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
-    result = counted_once(by_id)
+    result = counted_once(by_id, scale)
     by_id = dict(result)
     for paper in (*checks.PAPERS, "own"):
         ids = [id for id in by_id if checks.claims()[id]["paper"] == paper and by_id[id].results]

@@ -22,6 +22,7 @@ from lib.runs.store import run_lines, say
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
+SHOWS = re.compile(r"\bpage\.(table|figure)\(|\(page\b")  # Such code makes a table or a figure.
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
 
@@ -160,18 +161,20 @@ def execute(sheet):
 def shown_cells(cells):
     """Return the cells of an executed notebook without sections that show nothing.
 
-    That is a text before a figure or a table whose code had no output, as where a run is lacking.
-    Text without code behind it, and what a reader is to explore, stay.
+    That is a text before a figure or a table that was not made, as where a run is lacking. Text
+    before code that shows nothing of itself stays.
     """
-    kept, text = [], None
+    kept, text, promised = [], None, False
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         tags = cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
-            text = len(kept) if "title" not in tags else None
+            text, promised = len(kept) if "title" not in tags else None, False
         elif "artefact" not in tags or cell["outputs"]:
             text = None
+        else:
+            promised |= bool(SHOWS.search("".join(cell["source"])))
         kept.append(cell)
-        if text is not None and text < len(kept) - 1 and is_text(after):
+        if text is not None and promised and is_text(after):
             del kept[text]
             text = None
     return kept
