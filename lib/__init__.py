@@ -18,7 +18,7 @@ def _stands_in():
         place = _os.getcwd()
     except OSError:  # It was deleted.
         return ""
-    while not _os.path.isfile(_os.path.join(place, "lib", "runs", "paths.py")):
+    while not _os.path.isfile(_os.path.join(place, "lib", "core", "paths.py")):
         if place == _os.path.dirname(place):
             return ""
         place = _os.path.dirname(place)
@@ -83,7 +83,7 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
     Returns the metrics of its development rows, with the training's own such as "steps". Raises
     FloatingPointError where the loss is not finite.
 
-    train: a lib.train.options.Train.
+    train: a lib.core.options.Train.
     """
     from lib.train.learn import Lab
 
@@ -105,8 +105,9 @@ def lab(count=2000, seed=0):
     import transformers
 
     from lib import data
+    from lib.core import options
     from lib.steps.pretrain import words
-    from lib.train import learn, options
+    from lib.train import learn
 
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
@@ -124,9 +125,9 @@ def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
 
     These are first-order Taylor scores (GhostBERT, section 2.3).
     """
+    from lib.core.options import Importance, Numerics
     from lib.steps import importance
     from lib.train import heads
-    from lib.train.options import Importance, Numerics
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.rows(tokenizer, split, task, max_length)

@@ -15,7 +15,9 @@ import tempfile
 import time
 from contextlib import ExitStack, closing
 
-from lib.runs import committed, paths
+from lib.core import paths
+from lib.core.names import Refused
+from lib.page import committed
 
 COMMANDS = {}
 
@@ -79,9 +81,9 @@ def read(args):
     because a parameter, the data or the model does not suit. Notebooks that lack a parameter which
     the command names are left out.
     """
+    from lib.core.store import Store
     from lib.page import notebook
     from lib.papers import planned
-    from lib.runs.store import Store
 
     grids, absent = {}, {}
     args.profile, values = named(args)
@@ -97,7 +99,7 @@ def read(args):
                 print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
                 continue
             grids[path] = notebook.planned(path, values, looked_up=False)
-        except (FileNotFoundError, ValueError) as error:
+        except Refused as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}")
     return grids, absent, Store()
@@ -116,9 +118,9 @@ def report_lost(lost):
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """Make the missing runs and, as they come, every table, figure and page."""
+    from lib.cluster import sweep
     from lib.page import notebook
     from lib.page.report import Book
-    from lib.runs import sweep
 
     began, lost, (scope, values) = time.monotonic(), {}, named(args)
     grids, absent, store = read(args)
@@ -146,10 +148,10 @@ def report(args):
 def plan(args):
     """Print what a run of these notebooks would take, all work in hand, and what did not finish."""
     from lib import data
+    from lib.cluster import sweep
     from lib.page import notebook
     from lib.papers import planned
     from lib.papers.grids import of, own_lines
-    from lib.runs import sweep
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
@@ -181,8 +183,8 @@ def plan(args):
 @command(RUN)
 def show(args):
     """Print one run: its scores, how it was made, its status and all metrics."""
+    from lib.core.spec import from_json
     from lib.export import card, opened
-    from lib.runs.spec import from_json
 
     found = opened.named(args.run)
     scores = card.measured(found, opened.task_of(found)).items()
@@ -224,8 +226,8 @@ def export(args):
 )
 def evidence(args):
     """Make and record the missing runs of the central claims at mini, seed by planned seed."""
+    from lib.core.store import Store
     from lib.page import evidence as queue
-    from lib.runs.store import Store
 
     store, profile = Store(), args.profile
     of_mini = profile == queue.SCALE
@@ -245,8 +247,8 @@ def evidence(args):
 @command(option("--write", action="store_true", help="write the files of what is there"))
 def verify(args):
     """Compute records, runs of all grids and verdicts again, and hold them to committed files."""
+    from lib.core.store import Store
     from lib.page import verify as evidence
-    from lib.runs.store import Store
 
     store = Store()
     lines = evidence.wrong(store, renew=args.write)
@@ -298,23 +300,25 @@ def main(words=None):
         housed(stack)
         return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
-        if "lib.runs.executors" in sys.modules:
-            sys.modules["lib.runs.executors"].end_server()
+        if "lib.cluster.executors" in sys.modules:
+            sys.modules["lib.cluster.executors"].end_server()
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except Exception as error:  # A table that was changed raises errors of any kind.
-        tables = [line for line in committed.changed() if line.startswith("data/published/")]
-        usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
-        if not usual or isinstance(error, TypeError):
-            tables += committed.edited("lib/**/*.toml", "data/**/*.toml")
-        if not usual and not tables:
-            raise
+    except (Refused, OSError) as error:  # The system refuses a place or a full disk by OSError.
         fix = "" if "fix: " in str(error) else paths.movable(getattr(error, "filename", None))
-        told = f"error: {'' if usual else type(error).__name__ + ': '}{error}{fix}"
-        print(told, *tables, sep="\n", file=sys.stderr)
+        print(f"error: {error}{fix}", *changed_tables(), sep="\n", file=sys.stderr)
         return 2
+    except Exception as error:  # It is a fault of this code, or of a table that was changed.
+        for line in changed_tables() + committed.edited("lib/**/*.toml", "data/**/*.toml"):
+            error.add_note(line)
+        raise
     finally:
         stack.close()
+
+
+def changed_tables():
+    """Return one line for each printed table that is not as committed."""
+    return [line for line in committed.changed() if line.startswith("data/published/")]
 
 
 def housed(stack):

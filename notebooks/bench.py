@@ -26,20 +26,20 @@ import transformers
 from torch import profiler
 
 from lib import data
+from lib.core import paths, processor
+from lib.core.execute import execute
+from lib.core.options import Distil, Importance, Numerics, Objective, Targets, Train
+from lib.core.spec import Spec
+from lib.core.store import Scratch, Store
 from lib.data import texts
 from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
 from lib.papers import bermo, efficientbert, efficientbert_search, grids, nas
-from lib.runs import paths, processor
-from lib.runs.execute import execute
-from lib.runs.spec import Spec
-from lib.runs.store import Scratch, Store
-from lib.steps import STEPS
+from lib.steps import function
 from lib.steps.latency import clocks
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode
-from lib.train.options import Distil, Importance, Numerics, Objective, Targets, Train
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
@@ -319,7 +319,7 @@ def step_seconds(spec, store, most):
     """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
         draft = Watched(folder, spec, store, most)
-        STEPS[spec.step].function(draft, **spec.args)
+        function(spec.step)(draft, **spec.args)
     return np.diff(draft.marks, axis=0)
 
 

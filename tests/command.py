@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lib.runs import executors, paths
+from lib.cluster import executors
+from lib.core import paths
 
 
 class Commands:

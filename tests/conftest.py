@@ -22,20 +22,20 @@ from safetensors.numpy import load_file
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from lib import data
+from lib.core import paths
+from lib.core.execute import execute
+from lib.core.options import Numerics, Targets
+from lib.core.spec import Spec
+from lib.core.steps import STEPS
+from lib.core.store import Scratch, Store
 from lib.data import grammar, own, texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.page import claims, notebook
 from lib.papers import grids
-from lib.runs import paths
-from lib.runs.execute import execute
-from lib.runs.spec import Spec
-from lib.runs.store import Scratch, Store
 from lib.search.space import IDS, number
-from lib.steps import STEPS
 from lib.steps.pretrain import words
-from lib.train.options import Numerics, Targets
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = ("test_report", "test_sweep", "test_faults", "test_evidence", "test_own", "test_kills")
@@ -388,7 +388,7 @@ def every_spec(pages, profile):
 
 # ---- runs ----
 class Draft(Scratch):
-    """What a step or the loop asks of a lib.runs.store.Draft, without a store; `lines` were logged,
+    """What a step or the loop asks of a lib.core.store.Draft, without a store; `lines` were logged,
     `told` is the progress.
     """
 
@@ -428,7 +428,7 @@ def store(tmp_path_factory):
 
 
 def finish(draft, metrics=None, env=None):
-    """The run that a lib.runs.store.Draft becomes."""
+    """The run that a lib.core.store.Draft becomes."""
     draft.seal(metrics or {}, env or {})
     return draft.store.place(draft.spec)
 

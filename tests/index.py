@@ -5,9 +5,9 @@ python tests/index.py
 
 import re
 
+from lib.core import paths
 from lib.page import notebook
 from lib.page.front import asked
-from lib.runs import paths
 
 HEAD = """# Notebooks
 

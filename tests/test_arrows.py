@@ -1,5 +1,6 @@
 """No arrow runs up: what each folder of lib may import of the others."""
 
+import ast
 import json
 import os
 import re
@@ -8,43 +9,66 @@ import sys
 
 import pytest
 
-from lib.runs import paths
+from lib.core import paths
 
+# Every room may import lib.core too, which imports nothing of lib but lib.model.options.
 BELOW = {
+    "core": set(),
     "data": set(),
     "methods": set(),
     "model": set(),
-    "measure": {"data"},
-    "search": {"measure"},
-    "runs": {"data"},
-    "train": {"data", "measure", "model", "runs", "search"},
-    "steps": {"data", "measure", "methods", "model", "runs", "search", "train"},
-    "papers": {"data", "measure", "methods", "runs", "search"},
-    "page": {"data", "measure", "papers", "runs", "search"},
-    "export": {"data", "measure", "model", "page", "runs"},
+    "cluster": set(),
+    "measure": {"data", "model"},
+    "search": {"measure", "model"},
+    "train": {"data", "measure", "model", "search"},
+    "steps": {"data", "measure", "methods", "model", "search", "train"},
+    "papers": {"data", "measure", "methods", "search"},
+    "page": {"cluster", "data", "measure", "model", "papers", "search"},
+    "export": {"cluster", "data", "measure", "model", "page"},
 }
-# What decides a Spec, free of torch, and where files lie: every room may import it.
-FLOOR = ("lib.runs.paths", "lib.runs.spec", "lib.steps.STEPS")
-FLOOR += ("lib.model.formula", "lib.model.options", "lib.train.options")
-ROOFS = tuple(f"{name}." for name in FLOOR)
+NAMES = {"lib.model.options"}
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
 SHARED = ("trials", "frontier")  # trials and points of all papers
 
 
 def imported(path):
-    """Modules of lib that a file imports, as dotted names."""
-    text = path.read_text()
-    names = re.findall(r"^\s*from (lib[\w.]*) import ([\w, ]+|\()", text, re.M)
-    found = {f"{module}.{each.split()[0]}" for module, told in names for each in told.split(",")}
-    return found | {module for module, _ in names}
+    """Modules of lib that a file imports, as dotted names: of a package what is taken from it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names if each.name.startswith("lib.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "lib":
+            found |= {
+                name if is_module(name) else node.module
+                for name in (f"{node.module}.{each.name}" for each in node.names)
+            }
+    return found
+
+
+def is_module(name):
+    place = paths.ROOT / name.replace(".", "/")
+    return place.with_suffix(".py").exists() or place.is_dir()
 
 
 @pytest.mark.parametrize("folder", BELOW)
 def test_a_room_imports_those_below_it_alone(folder):
     for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
-        names = {name for name in imported(path) if not (name + ".").startswith(ROOFS)}
-        others = {name.split(".")[1] for name in names if name.count(".") > 1} & BELOW.keys()
-        assert others - {folder} <= BELOW[folder], path
+        names = imported(path) - (NAMES if folder == "core" else set())
+        rooms = {name.split(".")[1] for name in names if name.count(".")}
+        assert rooms - {folder, "core"} <= BELOW[folder], path
+        assert folder in ("core", "model") or not names & NAMES, f"{path}: take lib.core.names"
+
+
+def test_no_module_reaches_itself():
+    """Not through imports inside functions either."""
+    files = {p: p.relative_to(paths.ROOT) for p in (paths.ROOT / "lib").rglob("*.py")}
+    names = {
+        p: ".".join(f.with_suffix("").parts).removesuffix(".__init__") for p, f in files.items()
+    }
+    arrows = {name: imported(path) & {*names.values()} - {name} for path, name in names.items()}
+    while ends := [name for name, below in arrows.items() if not below]:
+        arrows = {n: below.difference(ends) for n, below in arrows.items() if n not in ends}
+    assert not arrows, sorted(arrows)
 
 
 def test_the_rooms_are_all_there_is():
@@ -75,7 +99,8 @@ import cProfile, json, sys
 from lib.data import grammar, read, treebank  # an import is no crossing
 from lib.page import artefact, plot, report
 from lib.papers import ghostbert
-from lib.runs import paths, sweep
+from lib.core import paths
+from lib.cluster import sweep
 
 cells = [cell for cell in json.load(open(sys.argv[1]))["cells"] if cell["cell_type"] == "code"]
 calls, names = cProfile.Profile(), {}

@@ -12,6 +12,10 @@ import pandas as pd
 import pytest
 from nbconvert.filters import markdown2html
 
+from lib.cluster import sweep
+from lib.core import paths
+from lib.core.options import Numerics
+from lib.core.spec import Spec
 from lib.measure import compare
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
@@ -20,9 +24,6 @@ from lib.page import artefact, plot, sheet, tables, verdicts
 from lib.page.tables import Runs
 from lib.papers import published
 from lib.papers.published import Printed
-from lib.runs import paths, sweep
-from lib.runs.spec import Spec
-from lib.train.options import Numerics
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})

@@ -12,14 +12,14 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lib import data as sources
+from lib.core.options import Augment, Numerics
+from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
-from lib.runs.store import Scratch
 from lib.steps import augment as step
 from lib.train import augment as words
 from lib.train.augment import STOP, expanded, words_and_places
 from lib.train.batches import encode
-from lib.train.options import Augment, Numerics
 
 WORDS = (
     "the cat dog bird sees chases likes red blue green small big house tree and not is on it don"
@@ -206,7 +206,7 @@ def test_each_side_varies_beside_the_original_of_the_other():
 
 
 class Draft(SimpleNamespace):
-    """What a step uses of lib.runs.store.Draft."""
+    """What a step uses of lib.core.store.Draft."""
 
     def progress(self, fraction):
         self.fractions.append(fraction)

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from unseen import note_pool
 
 from lib import data
+from lib.cluster import executors
+from lib.core import paths
+from lib.core.spec import Spec
 from lib.data import Split, unseen
 from lib.measure import cells
 from lib.page import evidence, notebook
 from lib.papers import bermo, frontier, ghostbert, grids, nas, planned
-from lib.runs import executors, paths
-from lib.runs.spec import Spec
 
 LINES = planned.lines("base")
 TASKS = {"SST-2": (44840, 7371), "CoLA": (7844, 629), "STS-B": (5749, 1379), "MRPC": (3668, 1725)}

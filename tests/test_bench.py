@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from lib import data
-from lib.runs import paths
-from lib.runs.spec import Spec
-from lib.runs.store import Store
-from lib.train.options import Numerics, Train
+from lib.core import paths
+from lib.core.options import Numerics, Train
+from lib.core.spec import Spec
+from lib.core.store import Store
 
 
 class Clock:

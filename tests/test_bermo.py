@@ -12,6 +12,7 @@ import torch
 import transformers
 from conftest import collected, holding
 
+from lib.core.options import Mix, Prune
 from lib.measure import measures, stats
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
@@ -20,7 +21,6 @@ from lib.page import bermo_tables, notebook
 from lib.page.tables import Runs
 from lib.papers import bermo, grids, published, settings
 from lib.train import pruning, schedules
-from lib.train.options import Mix, Prune
 
 NOTEBOOKS = notebook.find(["bermo_[tf]*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]

@@ -10,10 +10,10 @@ import pytest
 
 from lib.measure import cells
 from lib.measure.estimates import parts_of
-from lib.page import checks, claims
+from lib.page import checks, claims, lists
 from lib.papers import nas
 
-PAPERS = (*checks.PAPERS, "own")
+PAPERS = (*lists.PAPERS, "own")
 GRAMMAR = re.compile(r" :: |[|\[\]@=<>~*]|\bvalue\b|\bany ")
 RANK = ("central", "own", "finding")
 
@@ -21,7 +21,7 @@ RANK = ("central", "own", "finding")
 @cache
 def told():
     """{(claim, cell): row of `cells.csv`}, in the order of the claims."""
-    return {(r["claim"], r["cell"]): r for p in PAPERS for r in checks.lines(f"{p}/cells")}
+    return {(r["claim"], r["cell"]): r for p in PAPERS for r in lists.lines(f"{p}/cells")}
 
 
 def split(text):
@@ -34,11 +34,11 @@ def split(text):
 def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
     wanted = [
         (line["id"], cell)
-        for line in checks.lines(f"{paper}/claims")
+        for line in lists.lines(f"{paper}/claims")
         for cell in line["cells"].split("; ")
         if cell
     ]
-    assert [(r["claim"], r["cell"]) for r in checks.lines(f"{paper}/cells")] == wanted
+    assert [(r["claim"], r["cell"]) for r in lists.lines(f"{paper}/cells")] == wanted
 
 
 def test_a_sentence_is_short_and_plain():
@@ -79,13 +79,13 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         for number in split(row["interest"]).values():
             assert low <= number <= high, (claim, text)
             found[claim][number] += 1
-    for row in checks.lines("plan"):
+    for row in lists.lines("plan"):
         told_there = [x for x in row["interest"].split("; ") if x not in ("", "–")]
-        if row["claim"] in checks.claims():
+        if row["claim"] in lists.claims():
             wanted = Counter(map(float, told_there))
             assert found.pop(row["claim"], Counter()) == wanted, row["claim"]
     for claim, numbers in found.items():  # Questions of the plans of base and of fair comparisons.
-        every = checks.lines("plan_base") + checks.lines("plan_fair")
+        every = lists.lines("plan_base") + lists.lines("plan_fair")
         rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
         assert rows and numbers.keys() <= planned, claim
@@ -146,7 +146,7 @@ def twins():
     of another one is the same. Runs are those of mini, and of paper where mini makes none.
     """
     found = {"mini": {}, "paper": {}}
-    every = {id: line for id, line in checks.claims().items() if line["cells"]}
+    every = {id: line for id, line in lists.claims().items() if line["cells"]}
     order = sorted(every, key=lambda id: RANK.index(every[id]["role"]))
     for scale, at in found.items():
         for id in order:

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from lib import data
+from lib.core.spec import Spec
+from lib.core.store import Store
 from lib.measure import claims, stats
 from lib.measure.cells import cell, named, parse_seeds, parsed
 from lib.measure.claims import AGREES, NO_EFFECT, NOISY, NOT_MEASURED, OPPOSITE, Result, Setting
 from lib.measure.compare import Column
-from lib.page import checks, notebook
+from lib.page import checks, lists, notebook
 from lib.page import claims as source
-from lib.runs.spec import Spec
-from lib.runs.store import Store
 
 METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
 METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)
@@ -753,44 +753,44 @@ def test_planned_seeds_are_read(text, numbers):
 
 
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
-    added = checks.lines("added")
+    added = lists.lines("added")
     for row in added:
-        line = checks.claims()[row["claim"]]
+        line = lists.claims()[row["claim"]]
         new, every = set(parse_seeds(row["seeds"])), parse_seeds(line["seeds"])
         assert row["why"] and re.fullmatch(r"\d{4}-\d\d-\d\d", row["added"])
         first = int(line["planned"]["first_seed"])
         planned = set(range(first, first + int(line["planned"]["seeds"])))
         assert new and not new & planned and set(every) == planned | new
-    assert added and checks.seeds("G1") and not checks.seeds("G1", "paper")
+    assert added and lists.seeds("G1") and not lists.seeds("G1", "paper")
 
 
 def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
-    for id, line in checks.claims().items():
+    for id, line in lists.claims().items():
         cells = parsed(line["cells"])
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = checks.described(id, one.text)
+            told = lists.described(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (id, one)
             assert not told["sentence"].endswith("."), told
             same = told["same_as"]
             if same:  # The other claim has this comparison, and counts it itself.
-                others = parsed(checks.claims()[same]["cells"])
+                others = parsed(lists.claims()[same]["cells"])
                 assert same != id, told
-                assert any(not checks.described(same, each.text)["same_as"] for each in others)
+                assert any(not lists.described(same, each.text)["same_as"] for each in others)
 
 
 def test_every_line_of_cells_is_a_cell_of_its_claim():
-    for paper in (*checks.PAPERS, "own"):
-        for row in checks.lines(f"{paper}/cells"):
-            line = checks.claims()[row["claim"]]
+    for paper in (*lists.PAPERS, "own"):
+        for row in lists.lines(f"{paper}/cells"):
+            line = lists.claims()[row["claim"]]
             assert line["paper"] == paper
             assert row["cell"] in {one.text for one in parsed(line["cells"])}, row
 
 
 @pytest.mark.parametrize("id", source.central())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
-    line = checks.claims()[id]
+    line = lists.claims()[id]
     planned, rows = {*parse_seeds(line["seeds"])}, source.rows(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [row | {"run": None, "state": "missing"} for row in rows]
@@ -803,9 +803,9 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
 
 def test_every_claim_without_a_run_has_a_word(tmp_path):
     store = Store(tmp_path / "runs", tmp_path / "records")
-    own = [id for id, c in checks.claims().items() if c["paper"] in ("bermo", "own")]
+    own = [id for id, c in lists.claims().items() if c["paper"] in ("bermo", "own")]
     for id, found in source.judged(own, store).items():
-        line = checks.claims()[id]
+        line = lists.claims()[id]
         assert found.claim == id
         if line["check"] and line["role"] in ("arithmetic", "setting"):
             assert found.word in claims.CHECKS and found.measured and not found.results
@@ -818,8 +818,8 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
 
 
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
-    for row in checks.lines("effects"):
-        line = checks.claims()[row["claim"]]
+    for row in lists.lines("effects"):
+        line = lists.claims()[row["claim"]]
         assert row["cell"] in {one.text for one in parsed(line["cells"])}, row
     effects = checks.effects("G1")
     assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
@@ -829,20 +829,20 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     both = Setting(METRICS, "mini", effects).value(effects, "Ghost > Prune @ m=1", "SST-2/STS-B")
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
     assert both == pytest.approx(sum(alone) / 2)
-    for id in {row["claim"] for row in checks.lines("effects")}:
+    for id in {row["claim"] for row in lists.lines("effects")}:
         assert all(np.isfinite(value) for value in checks.effects(id).values())
 
 
 def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
-    for id in checks.claims():
-        for (text, _), value in checks.interests(id).items():
+    for id in lists.claims():
+        for (text, _), value in lists.interests(id).items():
             low, high = cell(text).bounds
             assert low <= value <= high, (id, text, value)
 
 
 def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
-    rng, lines = random.Random(3), checks.lines
+    rng, lines = random.Random(3), lists.lines
     task = rng.choice(["SST-2", "STS-B", "CoLA"])
     before = checks.effects("G1")["Ghost > Prune @ m=3", task]
 
@@ -854,15 +854,15 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
                     row[task] = str(float(row[task]) + 5)
         return rows
 
-    monkeypatch.setattr(checks, "lines", broken)
+    monkeypatch.setattr(lists, "lines", broken)
     assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(before + 5)
 
 
 def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(anywhere, tmp_path):
     """G28 is a comparison of G7: it has G7's seeds, and is counted there alone."""
-    line = checks.claims()["G28"]
-    assert [*source.by_seeds(line, "mini")] == [checks.seeds("G7")]
+    line = lists.claims()["G28"]
+    assert [*source.by_seeds(line, "mini")] == [lists.seeds("G7")]
     assert source.twin("G28") and not source.twin("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judged(["G28"], store)["G28"].results:
-        assert r.same_as == "G7" and r.planned == len(checks.seeds("G7"))
+        assert r.same_as == "G7" and r.planned == len(lists.seeds("G7"))

@@ -11,15 +11,15 @@ from functools import cache
 
 import pytest
 
+from lib.core.paths import PUBLISHED
+from lib.core.spec import ancestry
 from lib.measure import cost, gated
 from lib.measure.cells import parsed
 from lib.model.formula import NUMPY
-from lib.page import checks, notebook
+from lib.page import checks, lists, notebook
 from lib.page import claims as source
 from lib.page.checks import PAPERS
 from lib.page.checks import lines as read
-from lib.runs.paths import PUBLISHED
-from lib.runs.spec import ancestry
 from lib.search import net
 
 NO_TABLE = ("cells", "claims", "corrections", "checks", "misses")
@@ -32,7 +32,7 @@ ROLES = {"central", "finding", "arithmetic", "setting", "background"}
 @cache
 def checked():
     """{id: (value, cells that it read)} of the claims that follow from printed cells."""
-    found = {id: c for id, c in checks.claims().items() if c["check"]}
+    found = {id: c for id, c in lists.claims().items() if c["check"]}
     return {id: checks.value(c["paper"], c["check"]) for id, c in found.items()}
 
 
@@ -41,7 +41,7 @@ def touched(paper, table, column, row=None):
     return [
         id
         for id, (_, cells) in checked().items()
-        if checks.claims()[id]["paper"] == paper
+        if lists.claims()[id]["paper"] == paper
         and any((t, c) == (table, column) and row in (None, i) for t, c, i in cells)
     ]
 
@@ -83,7 +83,7 @@ def test_every_claim_is_whole(paper):
 def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
     named = {id for i in read("inconsistencies") for id in i["claims"].split("; ")}
     for id, (found, _) in checked().items():
-        assert checks.agrees(found, checks.claims()[id]["value"]) or id in named, (id, found)
+        assert checks.agrees(found, lists.claims()[id]["value"]) or id in named, (id, found)
 
 
 def test_inconsistencies_are_computed_again():
@@ -98,7 +98,7 @@ def test_inconsistencies_are_computed_again():
         if line["how"]:
             assert checks.agrees(line["found"], line["recomputed"]), line
             assert checks.number(line["recomputed"]) != printed, line
-        assert set(filter(None, line["claims"].split("; "))) <= checks.claims().keys(), line
+        assert set(filter(None, line["claims"].split("; "))) <= lists.claims().keys(), line
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def rng(request):
 def holds(id):
     """Whether a claim is computed and agrees; one whose formula cannot be evaluated does not."""
     try:
-        return source.computed(checks.claims()[id]).word == "equal"
+        return source.computed(lists.claims()[id]).word == "equal"
     except Exception:
         return False
 
@@ -164,13 +164,13 @@ def holds(id):
 @cache
 def whole():
     """The ids of the claims on arithmetic and settings that hold while nothing is broken."""
-    lines = checks.claims().items()
+    lines = lists.claims().items()
     return [id for id, line in lines if line["role"] in ("arithmetic", "setting") and holds(id)]
 
 
 def of(*functions):
     """The ids of those whose formula calls one of these functions."""
-    formulas = {id: checks.claims()[id]["check"] for id in whole()}
+    formulas = {id: lists.claims()[id]["check"] for id in whole()}
     return [id for id, text in formulas.items() if any(f"{name}(" in text for name in functions)]
 
 
@@ -227,7 +227,7 @@ def test_a_broken_operation_turns_the_claim_on_formulas(name, rng, monkeypatch):
 @pytest.mark.parametrize("what", FUNCTIONS)
 def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
     called = re.compile(f"[':]{what}'")
-    ids = [id for id in of("counted", "ours") if called.search(checks.claims()[id]["check"])]
+    ids = [id for id in of("counted", "ours") if called.search(lists.claims()[id]["check"])]
     function, factor = getattr(FUNCTIONS[what], what), rng.uniform(1.1, 3)
 
     def broken(*at, **told):
@@ -253,7 +253,7 @@ def test_broken_cells_turn_the_claim_that_reads_them(rng):
 def break_cell(id, rng, patch):
     """Change one of the cells that a formula reads."""
     there = [
-        (checks.lines(f"{checks.claims()[id]['paper']}/{table}")[row], column)
+        (lists.lines(f"{lists.claims()[id]['paper']}/{table}")[row], column)
         for table, column, row in checked()[id][1]
     ]
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
@@ -266,13 +266,13 @@ def break_cell(id, rng, patch):
 def test_every_settings_formula_and_count_claim_can_turn():
     """No check is a sum of typed numbers: it reads cells, settings, rows or counts of this code."""
     for id in of(""):
-        ours = any(f"{name}(" in checks.claims()[id]["check"] for name in checks.OURS)
-        assert ours or checked()[id][1], (id, checks.claims()[id]["check"])
+        ours = any(f"{name}(" in lists.claims()[id]["check"] for name in checks.OURS)
+        assert ours or checked()[id][1], (id, lists.claims()[id]["check"])
 
 
 def test_no_check_counts_rows_or_compares_a_text_with_itself():
     """A formula on a setting asks what the Specs have, or compares several rows."""
-    for id, line in checks.claims().items():
+    for id, line in lists.claims().items():
         if line["role"] == "setting" and line["check"]:
             ours = any(f"{name}(" in line["check"] for name in checks.OURS)
             _, cells = checked()[id]

@@ -17,9 +17,9 @@ import pytest
 from conftest import holder, put, same_run
 from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
 
-from lib.runs import cluster, executors, sweep
-from lib.runs.executors import Need
-from lib.runs.store import Store
+from lib.cluster import backends, remote, sweep
+from lib.cluster.executors import Need
+from lib.core.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
 make = sweep.make
@@ -112,7 +112,7 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
     ray, _ = nodes(num_gpus=1)
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    with closing(executors.opened(f"ray:{ray.address}", [Need(1, True)] * 4, 1)) as executor:
+    with closing(backends.open_executor(f"ray:{ray.address}", [Need(1, True)] * 4, 1)) as executor:
         future = executor.submit(visible, need=Need(1, True))
         assert future.result() == ("0", str(tmp_path))
         assert executor.finished() == {future} and executor.slots == 1
@@ -154,7 +154,7 @@ def slurm(tmp_path, monkeypatch):
 def test_a_job_asks_for_what_its_run_needs(slurm):
     few, many = Need(1, False, 1.2e9), Need(4, True, 5e9)
     told = "slurm:slurm_partition=night,timeout_min=90"
-    with closing(executors.opened(told, [few, many], 20, slurm / "logs")) as executor:
+    with closing(backends.open_executor(told, [few, many], 20, slurm / "logs")) as executor:
         for need in (few, many):
             executor.submit(visible, need=need)
         assert executor.slots == 2
@@ -189,15 +189,15 @@ def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
 def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
     pytest.importorskip("submitit", reason=ABSENT)
     needs = [Need()] * 2
-    with closing(executors.opened("slurm:cluster=local", needs, 2, store.runs)) as executor:
+    with closing(backends.open_executor("slurm:cluster=local", needs, 2, store.runs)) as executor:
         killed = executor.submit(os._exit, 1, need=Need())
         made = executor.submit(visible, need=Need())
         ended = set()
         while len(ended) < 2:
             ended |= executor.finished()
         assert killed.exception() and made.result()[0] in (None, "")
-    again = cluster.Resumed(visible).checkpoint("an argument")
-    assert isinstance(again.function, cluster.Resumed) and again.args == ("an argument",)
+    again = remote.Resumed(visible).checkpoint("an argument")
+    assert isinstance(again.function, remote.Resumed) and again.args == ("an argument",)
 
 
 CONFIG = """
@@ -318,7 +318,7 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
 
 def test_a_queue_that_does_not_answer_is_told_once(slurm, store, capsys):
     put(slurm, "bin/squeue", "#!/bin/sh\nexit 1\n").chmod(0o755)
-    watcher = cluster.watcher()
+    watcher = remote.watcher()
     for _ in range(3):
         assert not watcher.is_done("7", mode="force")
     assert capsys.readouterr().err.count("\n") == 1

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from conftest import holding
 
+from lib.core.options import Train
 from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
 from lib.page.tables import Runs
 from lib.papers import bermo, efficientbert, grids, nas
 from lib.train.learn import Lesson
-from lib.train.options import Train
 
 RNG = np.random.default_rng(0)
 

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
+from lib.core.options import Ghost
 from lib.measure.cost import (
     SHAPES,
     Shape,
@@ -21,7 +22,6 @@ from lib.measure.cost import (
 from lib.model.mpnet import arrange
 from lib.papers import published
 from lib.papers.published import table
-from lib.train.options import Ghost
 
 BERT = SHAPES["bert-base"]
 DEFAULT = Ghost("dwconv", ("o", "ffn2"), 3)

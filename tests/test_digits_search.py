@@ -7,14 +7,14 @@ import pytest
 import torch
 from conftest import same_run
 
+from lib.core import paths
+from lib.core.execute import execute
+from lib.core.options import Numerics, Perceptron
+from lib.core.spec import Spec
+from lib.core.store import Store
 from lib.data import digits
 from lib.papers import nas
-from lib.runs import paths
-from lib.runs.execute import execute
-from lib.runs.spec import Spec
-from lib.runs.store import Store
 from lib.steps import digits as step
-from lib.train.options import Numerics, Perceptron
 
 IMAGES = digits.describe(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)

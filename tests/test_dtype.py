@@ -10,16 +10,17 @@ import torch
 from conftest import holding
 from test_sweep import TRAIN, done, importance, teacher
 
+from lib.cluster import sweep
+from lib.core import paths, processor
+from lib.core.execute import environment, execute
+from lib.core.options import Numerics
+from lib.core.spec import Spec, ancestry
+from lib.core.store import Store
 from lib.measure import cells, compare, estimates
-from lib.page import checks, evidence
+from lib.page import evidence, lists
 from lib.page.tables import collect
 from lib.papers import grids
-from lib.runs import paths, processor, sweep
-from lib.runs.execute import environment, execute
-from lib.runs.spec import Spec, ancestry
-from lib.runs.store import Store
 from lib.train import loop
-from lib.train.options import Numerics
 
 HALF = Numerics("bfloat16", 1)
 
@@ -168,7 +169,7 @@ def claim(monkeypatch):
     rows = [{"seed": n, "spec": spec.at(n)} for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
     monkeypatch.setattr(evidence, "rows", lambda _: rows)
-    monkeypatch.setattr(checks, "claims", lambda: {"A1": line})
+    monkeypatch.setattr(lists, "claims", lambda: {"A1": line})
     return line
 
 

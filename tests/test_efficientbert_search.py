@@ -14,6 +14,10 @@ from conftest import holding, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
+from lib.core import paths
+from lib.core.execute import execute
+from lib.core.options import Shared
+from lib.core.spec import Spec
 from lib.measure import measures, stats
 from lib.model import backbone, supernet
 from lib.model.formula import parse
@@ -22,16 +26,12 @@ from lib.page import notebook
 from lib.page.tables import Runs, collect
 from lib.papers import efficientbert, grids, published
 from lib.papers import efficientbert_search as search
-from lib.runs import paths
-from lib.runs.execute import execute
-from lib.runs.spec import Spec
 from lib.search import samplers
 from lib.search.formula import valid
 from lib.search.net import Layer, from_json, parameters
 from lib.search.space import Space
 from lib.steps.search import handed
 from lib.train import loop
-from lib.train.options import Shared
 from lib.train.students import part
 
 pytestmark = pytest.mark.usefixtures("few_rows")

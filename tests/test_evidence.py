@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
+from lib.core.store import Store
 from lib.measure.cells import parse_seeds as seeds
-from lib.page import checks, evidence
-from lib.runs.store import Store
+from lib.page import evidence, lists
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
 
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):
     other = claim("A3", importance(small(64), batch=4))
-    every = evidence.checks.claims() | {"A3": other}
+    every = evidence.lists.claims() | {"A3": other}
     monkeypatch.setattr(evidence.checks, "claims", lambda: every)
     assert evidence.gather(claims[1:2], store, workers=1) == {}
     assert store.find(small(64).at(10), weights=True)
@@ -99,15 +99,15 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
         evidence.chosen(["G11"])
     every = evidence.chosen()
-    assert {c["id"] for c in every} >= {line["id"] for line in checks.lines("central")}
-    at_base = {row["claim"] for row in checks.lines("plan_base")}
+    assert {c["id"] for c in every} >= {line["id"] for line in lists.lines("central")}
+    at_base = {row["claim"] for row in lists.lines("plan_base")}
     for c in every:
         assert c["seeds"] or c["id"] in at_base, c["id"]
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]
 
 
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.cells(checks.claims()["N1"])[10]
+    cells = evidence.cells(lists.claims()["N1"])[10]
     found = evidence.found_by(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

@@ -12,11 +12,13 @@ import pytest
 from conftest import untrained
 from test_sweep import teacher, until
 
+from lib.cluster import backends, executors
+from lib.cluster.executors import Need, need
+from lib.core import paths
+from lib.core.names import Refused
+from lib.core.options import Numerics
+from lib.core.spec import Spec
 from lib.papers import grids
-from lib.runs import executors, paths
-from lib.runs.executors import Need, need
-from lib.runs.spec import Spec
-from lib.train.options import Numerics
 
 GB = 1 << 30
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
@@ -66,7 +68,7 @@ def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
 
 def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(monkeypatch):
     monkeypatch.setattr(paths, "cores", lambda: 8)
-    monkeypatch.setattr(executors, "memory", lambda: 5e9)
+    monkeypatch.setattr(backends, "memory", lambda: 5e9)
     slots = [
         ([Need(1, False, 1e9)] * 20, None, 5),
         ([Need(1, False, 1e8)] * 20, None, 8),
@@ -78,7 +80,7 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
         ([Need(1, True, 1e9)] * 20, 4, 4),
     ]
     for needs, workers, count in slots:
-        with closing(executors.opened("local", needs, workers)) as executor:
+        with closing(backends.open_executor("local", needs, workers)) as executor:
             assert executor.slots == count, (needs[0], workers)
 
 
@@ -94,7 +96,7 @@ def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
 
 def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="unknown backend: 'rya'; did you mean 'ray'"):
-        executors.opened("rya", [Need()])
+        backends.open_executor("rya", [Need()])
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(RuntimeError, match="submitit is absent: pip install -r requirements-clus"):
-        executors.opened("slurm", [Need()], folder=tmp_path)
+    with pytest.raises(Refused, match="submitit is absent: pip install -r requirements-clus"):
+        backends.open_executor("slurm", [Need()], folder=tmp_path)

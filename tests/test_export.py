@@ -15,12 +15,13 @@ import transformers
 from conftest import put
 
 from lib import export
+from lib.core import paths
+from lib.core.names import Refused
+from lib.core.options import MIX_NORMS
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.runs import paths
 from lib.search.net import Layer, Net
-from lib.train.options import MIX_NORMS
 
 CUT = {"op": "cut", "heads": 3}
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
@@ -254,5 +255,5 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
         return model
 
     monkeypatch.setattr(export, "named", wrong)
-    with pytest.raises(RuntimeError, match="this folder in .* differs from the run's model by"):
+    with pytest.raises(Refused, match="this folder in .* differs from the run's model by"):
         export.export(saved("bert", []), tmp_path / "out")

@@ -10,16 +10,16 @@ import trials_fair
 from conftest import made, scored, untrained
 
 from lib import data
+from lib.core import paths
+from lib.core.options import Distil, Ghost, Mix, Numerics, Objective, Targets, Train
+from lib.core.spec import Spec, plain
 from lib.measure import measures
 from lib.measure.cells import parse_seeds, parsed
 from lib.model import backbone
-from lib.page import checks, claims, evidence, ghost_tables, notebook
+from lib.page import claims, evidence, ghost_tables, lists, notebook
 from lib.papers import bermo, ghostbert, grids, nas
-from lib.runs import paths
-from lib.runs.spec import Spec, plain
-from lib.train.options import Distil, Ghost, Mix, Numerics, Objective, Targets, Train
 
-PLAN = checks.lines("plan_fair")
+PLAN = lists.lines("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
 TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
@@ -53,7 +53,7 @@ def test_the_plan_is_within_its_core_hours_and_in_the_order_of_its_points():
 
 @pytest.mark.parametrize("row", PLANNED, ids=lambda row: row["claim"])
 def test_a_line_has_the_seeds_and_the_pages_of_its_claim(row):
-    claim = checks.claims()[row["claim"]]
+    claim = lists.claims()[row["claim"]]
     first, number = int(row["first_seed"]), int(row["seeds"])
     assert parse_seeds(claim["seeds"]) == tuple(range(first, first + number))
     assert claim["artefact"] == row["page"] and (first >= 20 or row["claim"] in ("E3", "E4"))
@@ -62,10 +62,10 @@ def test_a_line_has_the_seeds_and_the_pages_of_its_claim(row):
 
 def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
     lines = {row["claim"] for row in PLANNED}
-    own = {id for id, line in checks.claims().items() if line["role"] == "own"}
+    own = {id for id, line in lists.claims().items() if line["role"] == "own"}
     assert {f"F{n}" for n in range(12, 24)} <= own & lines
     for id in lines - {"E3", "E4"}:
-        assert set(parse_seeds(checks.claims()[id]["seeds"])) <= set(range(20, 30)), id
+        assert set(parse_seeds(lists.claims()[id]["seeds"])) <= set(range(20, 30)), id
 
 
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
@@ -73,8 +73,8 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
     claims.at.cache_clear()
     claims.planned.cache_clear()
-    line = checks.claims()[claim]
-    there, seeds = claims.rows(line), checks.seeds(claim)
+    line = lists.claims()[claim]
+    there, seeds = claims.rows(line), lists.seeds(claim)
     for cell in parsed(line["cells"]):
         for label, where in cell.models:
             own = [row for row in there if claims.cells.fits(row, label, where)]
@@ -88,7 +88,7 @@ def test_the_queue_makes_the_plan_in_its_order():
     picked = evidence.chosen(["F20", "F12", "F13"])
     found = evidence.rounds(picked)
     firsts = [
-        found.index(evidence.cells(checks.claims()[claim])[20][-1]) for claim in order
+        found.index(evidence.cells(lists.claims()[claim])[20][-1]) for claim in order
     ]  # fmt: skip
     assert order == ["F13", "F12", "F20"] and firsts == sorted(firsts)
 
@@ -127,13 +127,13 @@ def test_the_rule(setting, change, why):
 
 def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
-    passed = [row["setting"] for row in checks.lines("trials_fair") if row["passes"] == "yes"]
+    passed = [row["setting"] for row in lists.lines("trials_fair") if row["passes"] == "yes"]
     assert not chosen or chosen in [trials_fair.TAPS[name] for name in passed if name[0] == "T"]
     for page in ("ghostbert_t03_pruned_vs_ghost", "ghostbert_f03_kernel_size"):
         there = [row for row in rows(page) if row["model"].endswith(ghostbert.APART)]
         assert bool(there) == bool(chosen)
     for claim in ("F14", "F15"):
-        assert bool(checks.claims()[claim]["cannot"]) == (not chosen)
+        assert bool(lists.claims()[claim]["cannot"]) == (not chosen)
 
 
 # ---- ghosts ----
@@ -175,7 +175,7 @@ TRAIN = Train(epochs=2, batch=8, lr=1e-3, max_length=24)
 @pytest.fixture(scope="module")
 def distilled(tmp_path_factory):
     """f(ghosts, **fields of Train) -> (the run of a small distillation, its teacher's run)."""
-    from lib.runs.store import Store
+    from lib.core.store import Store
 
     folder = tmp_path_factory.mktemp("fair")
     store = Store(folder / "runs", folder / "records")

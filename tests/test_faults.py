@@ -29,12 +29,14 @@ from filelock import FileLock
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
+from lib.cluster import executors, sweep
+from lib.core import disk, execute, paths, store
+from lib.core.names import Refused
+from lib.core.options import Train
+from lib.core.store import Store
 from lib.data import models, own
 from lib.page import evidence, notebook, report, sheet, tables
-from lib.runs import execute, executors, paths, store, sweep
-from lib.runs.store import Store
 from lib.train import loop
-from lib.train.options import Train
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 KINDS = ("flip", "cut", "delete", "empty")
@@ -96,7 +98,7 @@ def copied(whole, tmp_path):
 def again(there):
     """The run, after the command that makes what is missing; and that nothing was lost."""
     run = execute.execute(TEACHER, there, keep=True)
-    assert not paths.wrong(run.folder) and not there.part(TEACHER).exists()
+    assert not disk.wrong(run.folder) and not there.part(TEACHER).exists()
     assert not there.lock(TEACHER).exists()
     return run
 
@@ -115,9 +117,9 @@ def test_every_damaged_file_of_a_finished_run_is_found(copied, whole, capsys):
             assert there.find(TEACHER, weights=True) is None, (name, kind)
             told = capsys.readouterr().err
             assert told.count("\n") == 1 and TEACHER.name in told
-            assert name.name in told or name.name == paths.MANIFEST
-            if name.suffix == ".json" and not weights and name.name != paths.MANIFEST:
-                with pytest.raises((paths.Damaged, FileNotFoundError)):
+            assert name.name in told or name.name == disk.MANIFEST
+            if name.suffix == ".json" and not weights and name.name != disk.MANIFEST:
+                with pytest.raises((disk.Damaged, FileNotFoundError)):
                     getattr(run, name.stem)
             shutil.rmtree(folder)
             shutil.copytree(whole, folder)
@@ -212,7 +214,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         store.say.cache_clear()
         run = made(there, spec)
         alike(run, sound[spec])
-        assert not paths.wrong(run.folder) and not there.part(spec).exists()
+        assert not disk.wrong(run.folder) and not there.part(spec).exists()
         assert not there.lock(spec).exists()
         found.update([what, kind])
         shutil.rmtree(folder)
@@ -275,7 +277,7 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_
 
 # ---- a disk that is full ----
 @contextmanager
-def disk(folder, kib):
+def small_disk(folder, kib):
     """A file system of so many KiB at a folder; a test that may not mount one is skipped."""
     folder.mkdir(exist_ok=True)
     words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder)]
@@ -294,7 +296,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(free, whole, tmp_pa
     there = Store(place, tmp_path / "none")
     monkeypatch.setenv("RUNS_ROOT", str(place))
     used = sum(-(-p.stat().st_size // 4096) for p in (whole[0].runs / start).rglob("*")) * 4
-    with disk(place, used + free):
+    with small_disk(place, used + free):
         shutil.copytree(whole[0].runs / start, place / start)
         with pytest.raises(OSError) as told:
             execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
@@ -319,7 +321,7 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         ("loss nan", 0, False),
     ):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, left=left: free._replace(free=left))
-        with pytest.raises(OSError if full else RuntimeError), paths.room(tmp_path):
+        with pytest.raises(OSError if full else RuntimeError), disk.room(tmp_path):
             raise RuntimeError(text)
 
 
@@ -387,8 +389,8 @@ def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     else:
         OTHERS[what](body := torch.load(path))
         torch.save(body, path)
-    paths.seal(folder)
-    with pytest.raises(RuntimeError, match=f"other code wrote .*{folder.name}: delete it"):
+    disk.seal(folder)
+    with pytest.raises(Refused, match=f"other code wrote .*{folder.name}: delete it"):
         again(there)
     shutil.rmtree(folder)
     same_run(again(there), whole[0].find(TEACHER))
@@ -402,7 +404,7 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
     for name in ("rmtree", "replace"):
         with monkeypatch.context() as patch:
             stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
-            patch.setattr(paths, "remove", lambda path: None)  # nobody clears up after a kill
+            patch.setattr(disk, "remove", lambda path: None)  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
                 there.record(run)
         assert [r.name for r in there.recorded()] in ([], [TEACHER.name])
@@ -414,9 +416,9 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
 RUN = """
 import signal, sys
 from lib import __main__
-from lib.runs import sweep
-from lib.runs.spec import from_json
-from lib.runs.store import Store
+from lib.cluster import sweep
+from lib.core.spec import from_json
+from lib.core.store import Store
 import json
 
 @__main__.command()
@@ -508,7 +510,8 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
 STANDS = """
 import lib
 from lib import __main__ as command
-from lib.runs import executors, paths
+from lib.cluster import executors
+from lib.core import paths
 print(paths.ROOT, lib.__file__, command.__file__, lib.rows.__module__, sep="\\n")
 """
 WORKS = """
@@ -656,10 +659,8 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
     for body in (b"[", b"\xff", b"a = 1\na = 2\n"):
         path = tmp_path / f"{len(body)}.toml"
         path.write_bytes(body)
-        with pytest.raises(
-            paths.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"
-        ):
-            paths.toml(path)
+        with pytest.raises(disk.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"):
+            disk.toml(path)
 
 
 # ---- what lies elsewhere, what is waited for ----
@@ -715,7 +716,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
     mine.add(start)
     assert start.name in evidence.SavedWeights(there)  # also after a command that was stopped
     shutil.rmtree(there.runs / TEACHER.name)
-    paths.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
+    disk.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
     with store.locked(there.lock(TEACHER)):
         mine.give_back(start)
         assert there.find(start, weights=True)

@@ -11,15 +11,16 @@ import torch
 from conftest import finetuned, losses_of, same_run, scored, small_backbone, stop_at, store_with
 
 from lib import data
+from lib.core import paths
+from lib.core.execute import execute
+from lib.core.names import stream
+from lib.core.options import Mix, Numerics, Prune, Span, Targets, Train
+from lib.core.spec import Spec, plain
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
-from lib.runs import paths
-from lib.runs.execute import execute
-from lib.runs.spec import Spec, plain, stream
 from lib.train import heads, loop, losses, schedules
 from lib.train.batches import collate, encode, order
-from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)

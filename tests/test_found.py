@@ -5,10 +5,10 @@ import re
 import pytest
 
 from lib import data
-from lib.page import checks, claims
+from lib.core import paths
+from lib.core.store import Store
+from lib.page import claims, lists
 from lib.page.verdicts import WORDS
-from lib.runs import paths
-from lib.runs.store import Store
 
 TEXT = (paths.DATA / "found.md").read_text()
 FIELD = re.compile(r"\{([A-Z]\d+)((?:\[[^\]]+\])*)(\.\w+)?\}")
@@ -147,4 +147,4 @@ def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
     ]
     inside = [r for r in held if r.estimate.low <= r.printed <= r.estimate.high]
     assert (out, total) == (len(held) - len(inside), len(held)) and 0 < out <= total
-    assert {checks.claims()[r.claim]["role"] for r in held} == {"central"}
+    assert {lists.claims()[r.claim]["role"] for r in held} == {"central"}

@@ -13,6 +13,8 @@ import torch
 from conftest import made_up
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.core import paths
+from lib.core.spec import ancestry
 from lib.measure import cost
 from lib.measure.cost import configuration
 from lib.methods import layer_dropping
@@ -22,8 +24,6 @@ from lib.model.surgery import operate
 from lib.page import notebook
 from lib.papers import frontier, ghostbert
 from lib.papers.grids import shape
-from lib.runs import paths
-from lib.runs.spec import ancestry
 
 PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 

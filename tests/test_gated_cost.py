@@ -9,10 +9,10 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 import pytest
 
+from lib.core.paths import PUBLISHED
 from lib.measure import cost, gated
 from lib.papers import published
 from lib.papers.published import table
-from lib.runs.paths import PUBLISHED
 
 MISSES = {(m["table"], m["row"], m["column"]): m for m in published.misses("nas")}
 TINY4 = gated.REPORTED["TinyBERT-4L"][0]

@@ -11,14 +11,15 @@ from conftest import position_bias
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.core.names import stream
+from lib.core.options import Ghost
+from lib.core.spec import plain
 from lib.measure.cost import SHAPES, configured, flops, ghost_flops, ghost_parameters, parameters
 from lib.model import backbone
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
 from lib.model.surgery import operate
 from lib.papers.published import table
-from lib.runs.spec import plain, stream
-from lib.train.options import Ghost
 
 KINDS, TOKENS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d"), 9
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from lib.core import paths
 from lib.measure import cost
 from lib.page import notebook
 from lib.papers import ghostbert, published
 from lib.papers.grids import shape
-from lib.runs import paths
 from lib.train.augment import STOP
 
 

@@ -8,11 +8,11 @@ import torch
 from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
-from lib.runs import sweep
-from lib.runs.execute import execute
-from lib.runs.executors import need
-from lib.runs.spec import Spec
-from lib.runs.store import Store
+from lib.cluster import sweep
+from lib.cluster.executors import need
+from lib.core.execute import execute
+from lib.core.spec import Spec
+from lib.core.store import Store
 from lib.train import loop
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")

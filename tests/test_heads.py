@@ -6,14 +6,14 @@ import torch
 import transformers
 from torch.nn import functional
 
+from lib.core.options import Numerics, Span, Targets
+from lib.core.spec import plain
 from lib.data import Split, Task, spans
 from lib.data.read import GLUE
 from lib.model import backbone
 from lib.model.surgery import operate
-from lib.runs.spec import plain
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
-from lib.train.options import Numerics, Span, Targets
 
 NUMERICS = Numerics("float32", 1)
 NLI = GLUE["MNLI"]

@@ -7,10 +7,10 @@ import torch
 from conftest import finetuned, made, untrained
 
 from lib import data
+from lib.core.options import Numerics, Train
+from lib.core.spec import Spec
 from lib.model import backbone, masks
-from lib.runs.spec import Spec
 from lib.steps import training as imp
-from lib.train.options import Numerics, Train
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "BigramShift", 48, unseen=8)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from lib.core.options import Importance, Numerics
 from lib.model.parts import layers
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
-from lib.train.options import Importance, Numerics
 
 NUMERICS = Numerics("float32", 1)
 

@@ -24,11 +24,11 @@ from test_digits_search import NETWORK
 from test_digits_search import spec as digits
 from test_faults import TEACHER, alike, searching
 
+from lib.core import execute, paths
+from lib.core.spec import from_json
+from lib.core.steps import STEPS
+from lib.core.store import Store
 from lib.page import sheet
-from lib.runs import execute, paths
-from lib.runs.spec import from_json
-from lib.runs.store import Store
-from lib.steps import STEPS
 
 
 def at_work(body, runs):

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lib.runs import paths
+from lib.core import paths
 
 browser = pytest.importorskip("playwright.sync_api", reason="see requirements-dev.txt")
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from lib.core.options import Numerics
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.lean import lean
-from lib.train.options import Numerics
 
 
 def batch():

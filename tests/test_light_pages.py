@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
+from lib.core import paths
 from lib.measure import cells
-from lib.page import checks, claims
-from lib.runs import paths
+from lib.page import claims, lists
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -65,7 +65,7 @@ def cells_of(page):
     """{sentence: (models and places, seeds, task)} of two models' scores on a page, on one task."""
     found = {}
     for line in LINES:
-        plan = checks.claims()[line["claim"]]
+        plan = lists.claims()[line["claim"]]
         if line["profile"] != "mini" or page not in plan["artefact"].split("; "):
             continue
         one = cells.cell(line["cell"])

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from lib.core import disk
+from lib.core.options import Numerics, Targets, Train
+from lib.core.store import say
 from lib.model.options import settled
 from lib.model.parts import base, set_dropout
 from lib.model.surgery import operate
-from lib.runs import paths
-from lib.runs.store import say
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
 from lib.train.lean import UsedRows, used_rows
-from lib.train.options import Numerics, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
@@ -283,7 +283,7 @@ def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
         body = torch.load(folder / loop.STATE)
         assert body.pop("dtype") == "float32"
         torch.save(body, folder / loop.STATE)
-        paths.seal(folder)
+        disk.seal(folder)
     draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     model, again = fitted(tiny, draft, train())
     assert same(model, expected) and again == result and draft.told[0] == 1 / 18

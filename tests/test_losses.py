@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from lib.core.options import Targets
 from lib.train.losses import mean_square, over_keys, over_tokens, prediction, zeroed
 from lib.train.matching import Match, distances, layer_map
-from lib.train.options import Targets
 
 RNG = np.random.default_rng(0)
 LOGITS, TEACHER, LABELS = (

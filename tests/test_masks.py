@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
+from lib.core.options import Prune
 from lib.model import backbone, compact, mix
 from lib.model.masks import Mask, kth_largest, projections, top, top_of_all
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.train import pruning
-from lib.train.options import Prune
 
 METHODS = {
     "magnitude": {},

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 from lib import data
 from lib.__main__ import main
+from lib.core import paths
 from lib.data import models
 from lib.model import backbone
-from lib.runs import paths
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from test_masks import attached
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib import data
+from lib.core import disk, paths
+from lib.core.options import Numerics
 from lib.data import Split, models
 from lib.measure import cost
 from lib.model import backbone, gates, masks, mix, scores, supernet
 from lib.model.mpnet import arrange
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.runs import paths
 from lib.search.net import Layer, Net
 from lib.train.batches import collate, encode
 from lib.train.lean import byte_dropout, lean
-from lib.train.options import Numerics
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -353,7 +353,7 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
 @pytest.mark.skipif(not FOLDER.exists(), reason="all-mpnet-base-v2 is not under DATA_ROOT/models")
 def test_the_published_checkpoint_is_that_of_transformers():
     wanted = data.official_digests()["models/all-mpnet-base-v2"]
-    assert paths.digest(FOLDER / data.WEIGHTS) == wanted
+    assert disk.digest(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
     assert cost.configured(backbone.described(FOLDER)) == shape
     model, tokenizer = backbone.headed(FOLDER, "SequenceClassification", 2, 0.0, 0)

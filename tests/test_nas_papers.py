@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from conftest import every_spec, holding, made_up
 
+from lib.core import paths
 from lib.data import digits as images
 from lib.data import models
 from lib.measure import gated, measures
 from lib.page import nas_tables, notebook
 from lib.page.tables import Runs
 from lib.papers import grids, nas, published
-from lib.runs import paths
 from lib.search import control as search
 
 NOTEBOOKS = notebook.find(["nas_*"])

@@ -10,6 +10,9 @@ import torch
 from conftest import finetuned, losses_of, made, same_run, stop_at, untrained
 
 from lib import data
+from lib.core.options import Augment, Numerics, Objective, Train
+from lib.core.spec import Output, Spec
+from lib.core.store import Store
 from lib.measure import gated
 from lib.measure.cost import configured
 from lib.model import backbone, gates, scores
@@ -17,12 +20,9 @@ from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.papers import nas
-from lib.runs.spec import Output, Spec
-from lib.runs.store import Store
 from lib.search.control import Control
 from lib.train import gating, loop, losses, objectives
 from lib.train.batches import collate, encode, order
-from lib.train.options import Augment, Numerics, Objective, Train
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 

@@ -16,11 +16,11 @@ from nbconvert.filters import markdown2html
 
 from lib import data
 from lib.__main__ import main
+from lib.core import paths
 from lib.measure import claims as verdict
 from lib.measure.cells import cell
 from lib.measure.stats import Estimate
 from lib.page import artefact, equation, notebook, report, verdicts
-from lib.runs import paths
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]

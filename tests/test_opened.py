@@ -12,10 +12,10 @@ from huggingface_hub import ModelCard
 import lib
 from lib import data
 from lib.__main__ import main
+from lib.core.options import Train
+from lib.core.store import Store
 from lib.export import opened
 from lib.papers import ghostbert
-from lib.runs.store import Store
-from lib.train.options import Train
 
 DATA = data.describe("toy", "CoLA", 64)
 SPEC = finetuned(DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()})
@@ -52,7 +52,7 @@ def test_a_record_has_no_weights_and_says_what_makes_it_again(runs, here, tmp_pa
 
 
 def test_a_run_of_a_generated_task_keeps_its_weights(here):
-    from lib.runs.execute import execute
+    from lib.core.execute import execute
 
     run = execute(SPEC.at(2), here)
     assert run.model.exists()

@@ -15,12 +15,12 @@ from conftest import made, made_up, put
 
 from lib import data
 from lib.__main__ import main
+from lib.core import disk, paths
+from lib.core.store import Store
 from lib.data import own as rows_of
 from lib.measure import compare
 from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas
-from lib.runs import paths
-from lib.runs.store import Store
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -272,14 +272,14 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     assert after["digest"] != before["digest"]
     assert data.describe("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
     for value in (1, 2):  # A note that lies under the name of another is none.
-        noted = paths.remembered(["rows", value], [path], lambda value=value: value)
+        noted = disk.remembered(["rows", value], [path], lambda value=value: value)
         assert noted == value
     one, two = (
-        paths.runs_root() / ".tokens" / "digests" / f"{paths.key_of(['rows', v])}.json"
+        paths.runs_root() / ".tokens" / "digests" / f"{disk.key_of(['rows', v])}.json"
         for v in (1, 2)
     )
     one.write_text(two.read_text())
-    assert paths.remembered(["rows", 1], [path], lambda: 3) == 3
+    assert disk.remembered(["rows", 1], [path], lambda: 3) == 3
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))

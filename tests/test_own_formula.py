@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.core import paths
 from lib.model import supernet
 from lib.page import notebook
-from lib.runs import paths
 from lib.search.net import BERT, Layer, Net, macs, parameters
 
 TYPED = "W2 gelu(W1 x) * x"

@@ -13,6 +13,10 @@ from conftest import FAMILIES, Draft, classes, every_spec, made, untrained
 
 from lib import data
 from lib.__main__ import main
+from lib.core import paths
+from lib.core.options import Distil, Ghost, Importance
+from lib.core.spec import plain
+from lib.core.store import Store
 from lib.measure import cost
 from lib.measure.cost import configuration
 from lib.model import backbone, parts
@@ -21,13 +25,9 @@ from lib.model.surgery import operate
 from lib.page import notebook
 from lib.papers import ghostbert, grids, published
 from lib.papers.grids import shape
-from lib.runs import paths
-from lib.runs.spec import plain
-from lib.runs.store import Store
 from lib.steps import distilling
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
-from lib.train.options import Distil, Ghost, Importance
 
 PAGES = notebook.find(["ghostbert_*"])
 T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"

@@ -32,14 +32,15 @@ from test_glue import hub
 from test_squad import hub as squad_hub
 
 from lib import __main__ as command
+from lib.cluster import executors
+from lib.core import paths
+from lib.core.options import Span, Train
 from lib.data import digits, grammar, read, toy
 from lib.measure.cost import Shape
-from lib.page import checks, claims, notebook, report, sheet
+from lib.page import checks, claims, lists, notebook, report, sheet
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
-from lib.runs import executors, paths
 from lib.steps import latency, maps, predict, pretrain, warming
 from lib.train import learn
-from lib.train.options import Span, Train
 
 # Tasks of GLUE's tables here: three classes and two development sets; scores; two classes.
 THREE = ("MNLI", "STS-B", "CoLA")
@@ -153,7 +154,7 @@ def stand_ins(tmp_path_factory):
 
 # ---- in this process, so that what is cut is cut everywhere
 class Here:
-    """An executor (as lib.runs.executors.Local) that does each job at once."""
+    """An executor (as lib.cluster.executors.Local) that does each job at once."""
 
     def __init__(self, *_):
         self.slots, self.ended = 1, set()
@@ -224,7 +225,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in checks.lines(f"{paper}/claims"):  # What is printed is held to the uncut profile.
+    for row in lists.lines(f"{paper}/claims"):  # What is printed is held to the uncut profile.
         if row["check"]:
             checks.value(paper, row["check"])
     monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from lib.core import paths
 from lib.page import notebook
-from lib.runs import paths
 
 NAME = "nas_s72_flops_share"  # a page of arithmetic whose last cell has knobs
 PATIENCE = 600  # seconds of the clock for each

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lib.runs.paths import PUBLISHED
+from lib.core.paths import PUBLISHED
 
 ROWS = list(csv.DictReader((PUBLISHED / "plan.csv").open(encoding="utf-8")))
 COMMON = 0.3  # share of the examples' variance at one seed that more seeds do not take away

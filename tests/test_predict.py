@@ -5,13 +5,13 @@ import pytest
 from conftest import finetuned, small_backbone
 
 from lib import data
+from lib.core import disk, paths
+from lib.core.options import Train
+from lib.core.spec import Spec
 from lib.measure import cost
 from lib.page import notebook
 from lib.papers import published
-from lib.runs import paths
-from lib.runs.spec import Spec
 from lib.steps import count
-from lib.train.options import Train
 
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
 QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"
@@ -100,7 +100,7 @@ def test_which_quoted_figures_are_met(counted):
         "MobileBERT-tiny": (True, True),
     }
     medium, small = counted["ConvBERT-medium"], counted["ConvBERT-small"]
-    told = " ".join(paths.toml(QUOTED)["notes"].values())
+    told = " ".join(disk.toml(QUOTED)["notes"].values())
     head = 128 * (2 * 512**2 + 11 * 512)
     for value in (
         medium["flops"],

@@ -4,17 +4,17 @@ import pytest
 import torch
 from conftest import losses_of, same_run, small_backbone, stop_at
 
+from lib.core.execute import execute
+from lib.core.options import Train
+from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
 from lib.papers.grids import families, shape, toy_backbone, untrained
-from lib.runs.execute import execute
-from lib.runs.store import Store
 from lib.steps import pretrain as step
 from lib.train import loop
 from lib.train.batches import collate, encode
-from lib.train.options import Train
 
 TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1)
 CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}

@@ -1,13 +1,13 @@
 """The mini protocol: its Specs are fixed, and pages ask for the very runs that claims rest on."""
 
+from lib.core.spec import ancestry
 from lib.measure import compare
 from lib.measure.cells import parse_seeds
-from lib.page import checks
 from lib.page import claims as source
+from lib.page import lists
 from lib.papers import frontier, grids, nas, published
-from lib.runs.spec import ancestry
 
-TRIALS = checks.lines("trials")
+TRIALS = lists.lines("trials")
 
 
 def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
@@ -33,13 +33,13 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
 
 def own(name):
     """The rows that a claim rests on at its planned seeds."""
-    return source.rows(checks.claims()[name])
+    return source.rows(lists.claims()[name])
 
 
 def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]
-    assert set(source.central()) == {line["id"] for line in checks.lines("central")}
+    assert set(source.central()) == {line["id"] for line in lists.lines("central")}
 
 
 def test_each_task_of_mini_counts_once(monkeypatch):
@@ -51,7 +51,7 @@ def test_each_task_of_mini_counts_once(monkeypatch):
 
 
 def test_trials_have_seeds_that_no_claim_has():
-    planned = {n for line in checks.claims().values() for n in parse_seeds(line["seeds"])}
+    planned = {n for line in lists.claims().values() for n in parse_seeds(line["seeds"])}
     tried = {int(row["seed"]) for row in TRIALS if row["seed"]}
     assert tried and min(tried) >= 90 and not tried & planned
     assert set(range(10, 20)).isdisjoint(tried)
@@ -90,7 +90,7 @@ def test_trials_on_development_rows_are_those_that_are_told():
 def test_the_level_of_a_whole_model_is_that_of_its_trial():
     """It is the last one that passes: the setting that seeds are made with."""
     passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
-    base = [row for row in checks.lines("trials_base") if row["model"] == "Plain"]
+    base = [row for row in lists.lines("trials_base") if row["model"] == "Plain"]
     for scale, lines in (("mini", passed), ("base", base)):
         levels = {row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"}
         assert grids.LEVEL[scale] == levels

@@ -4,7 +4,7 @@ import re
 import pandas as pd
 import pytest
 
-from lib.page import checks, notebook
+from lib.page import lists, notebook
 from lib.papers import grids, published
 
 
@@ -29,7 +29,7 @@ def test_a_dash_is_missing_and_a_width_stays_text():
 
 
 def test_every_claim_has_an_id_of_its_own():
-    claims = pd.DataFrame(checks.lines("central"))
+    claims = pd.DataFrame(lists.lines("central"))
     assert claims["id"].is_unique
     assert set(claims["paper"]) == {"ghostbert", "efficientbert", "bermo", "nas"}
     assert not (claims == "").any(axis=None)

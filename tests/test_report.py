@@ -11,17 +11,17 @@ import papermill
 import pytest
 from command import Commands
 
+from lib.core import paths
+from lib.core.store import Store, locked
 from lib.page import notebook, sheet
-from lib.runs import paths
-from lib.runs.store import Store, locked
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
 from lib.page import artefact
 page = artefact.start("NAME", globals())"""
 GRID = """from lib import data
-from lib.train.options import Numerics, Targets, Train
-from lib.runs.spec import Spec
+from lib.core.options import Numerics, Targets, Train
+from lib.core.spec import Spec
 
 train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
 shape = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}
@@ -35,7 +35,7 @@ grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
 RAN = "a planted script ran"  # no page may have it as its title
 EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
 ARTEFACT = """import matplotlib.pyplot as plt
-from lib.runs.store import Store
+from lib.core.store import Store
 assert Store().runs.name == "runs" and Store().records == Store().runs.parent / "records"
 evil = EVIL
 figure, axis = plt.subplots()
@@ -118,7 +118,7 @@ def workbook(tmp_path_factory):
 def test_a_killed_kernel_or_worker_is_told_and_costs_only_its_own_page(workbook):
     root, _, (first, _) = workbook
     assert first.returncode == 1 and "3 runs to make" in first.stdout, first.stderr
-    assert re.search(r"failed   ghostbert_t99_killed: RuntimeError: the kernel died", first.stdout)
+    assert re.search(r"failed   ghostbert_t99_killed: the kernel died", first.stdout)
     assert "failed   ghostbert_t97_worker: its worker was killed; run it again" in first.stdout
     assert "made     " in first.stdout and "ghostbert_t98_fine.html" in first.stdout
 
@@ -296,7 +296,7 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
         and "Traceback" not in done.stderr
     )
     told = (index := root / "figures/toy/index.html").read_text()
-    assert re.search("failed</span> FileNotFoundError: .*put them there by hand", told)
+    assert re.search("failed</span> [^<]*put them there by hand", told)
     assert "The notebook is none of the committed ones." in told
     assert "ghostbert_t98_fine.html" in told
     if shutil.which("chromium"):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from conftest import landscape
 
+from lib.core.options import Search
 from lib.search import samplers
 from lib.search.net import BERT, Layer, Net
 from lib.search.samplers import Evaluation, propose
 from lib.search.space import Space, number
-from lib.train.options import Search
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)

@@ -12,12 +12,13 @@ from conftest import finish, same_run
 from test_sweep import BACKBONE, importance, teacher
 
 from lib import data
+from lib.cluster import executors, sweep
+from lib.cluster.executors import need
+from lib.core import disk, paths
+from lib.core.disk import read_json, write_json
+from lib.core.spec import Spec
+from lib.core.store import Draft, Store
 from lib.papers import grids
-from lib.runs import executors, paths, sweep
-from lib.runs.executors import need
-from lib.runs.paths import read_json, write_json
-from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store
 
 pytestmark = pytest.mark.slow
 RUNS, SEEDS, PLAIN = 100_000, 5, teacher().args
@@ -41,7 +42,7 @@ def many(tmp_path_factory):
     draft = Draft(store, spec(0), {}, keep=False)
     draft.worked += 60
     first = finish(draft, {"accuracy": 0.5, "mean_tokens": 9.0})
-    digests = read_json(first.folder / paths.MANIFEST)["files"]
+    digests = read_json(first.folder / disk.MANIFEST)["files"]
     for number, seed in product(range(RUNS // SEEDS), range(SEEDS)):
         folder = store.runs / spec(number, seed).name
         if not seed and number:
@@ -49,8 +50,8 @@ def many(tmp_path_factory):
         elif seed:
             shutil.copytree(folder.with_name("0"), folder, copy_function=os.link)
         write_json(folder / "spec.json", spec(number, seed).to_json())
-        written = {"spec.json": paths.digest(folder / "spec.json")}
-        write_json(folder / paths.MANIFEST, {"files": digests | written})
+        written = {"spec.json": disk.digest(folder / "spec.json")}
+        write_json(folder / disk.MANIFEST, {"files": digests | written})
     return store
 
 

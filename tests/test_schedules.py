@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.core.options import Prune
 from lib.papers import bermo
 from lib.train import schedules
 from lib.train.loop import schedule
-from lib.train.options import Prune
 from lib.train.schedules import Ramp, course, penalty, plan, steered
 
 

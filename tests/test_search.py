@@ -8,16 +8,16 @@ import pytest
 from conftest import landscape, scored, small_backbone, stop_at, store_with
 
 from lib import data
+from lib.core.execute import execute
+from lib.core.options import Numerics, Search, Shared, Targets, Train, Warmup
+from lib.core.spec import Output, Spec
 from lib.model import backbone, supernet
 from lib.model.formula import FormulaError
 from lib.model.parts import size
-from lib.runs.execute import execute
-from lib.runs.spec import Output, Spec
 from lib.search import engine
 from lib.search.net import BERT, Layer, Net
 from lib.search.space import Space, grammar, number
 from lib.train import heads, loop, students
-from lib.train.options import Numerics, Search, Shared, Targets, Train, Warmup
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))

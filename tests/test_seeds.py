@@ -9,12 +9,12 @@ import pytest
 from conftest import made_up
 
 from lib import data
+from lib.core.spec import Spec
 from lib.measure.cells import fits, parsed, scored
-from lib.page import checks, notebook, seeds
+from lib.page import lists, notebook, seeds
 from lib.page.seeds import Planned, cells_of, pair, seeded
 from lib.page.tables import Runs
 from lib.papers import grids
-from lib.runs.spec import Spec
 
 SPEC = Spec("fineprune", {"data": {"task": "SST-2"}})
 PLANS = (
@@ -134,7 +134,7 @@ def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
 def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     """Else the test above could not fail."""
     (path,) = notebook.find(["ghostbert_t03_pruned_vs_ghost"])
-    last = checks.seeds("G1")[-1]
+    last = lists.seeds("G1")[-1]
 
     def less(page, scale, made):
         return [row for row in seeded(page, scale, made) if row.get("seed") != last]
@@ -154,8 +154,8 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
         for plan in cells_of(path.stem, "mini"):
-            same = checks.described(plan.claim, plan.cell.text)["same_as"]
-            assert plan.seeds == checks.seeds(same or plan.claim), plan
+            same = lists.described(plan.claim, plan.cell.text)["same_as"]
+            assert plan.seeds == lists.seeds(same or plan.claim), plan
 
 
 # ---- PICTURES AND TABLES

@@ -10,8 +10,8 @@ import pytest
 from conftest import REAL, forget, put
 
 from lib import data
+from lib.core import paths
 from lib.data import digits
-from lib.runs import paths
 
 LINES = [
     f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"

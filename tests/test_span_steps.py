@@ -11,14 +11,14 @@ import torch
 from conftest import finetuned, losses_of, small_backbone
 
 from lib import data
+from lib.core.execute import execute
+from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
+from lib.core.spec import Spec, plain
 from lib.data import spans
 from lib.measure import squad
 from lib.model import backbone
 from lib.model.parts import surgery
-from lib.runs.execute import execute
-from lib.runs.spec import Spec, plain
 from lib.train import augment, heads, loop
-from lib.train.options import Augment, Distil, Importance, Numerics, Span, Train
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)

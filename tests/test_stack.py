@@ -11,6 +11,7 @@ import transformers
 from conftest import Draft, position_bias
 from torch.nn import functional
 
+from lib.core.options import Numerics, Targets, Train
 from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import base, layers, set_dropout, size
 from lib.model.surgery import operate
@@ -19,7 +20,6 @@ from lib.papers.efficientbert import NETS
 from lib.search.net import BERT, Layer, Net, parameters
 from lib.train import loop, losses
 from lib.train.batches import Encoded
-from lib.train.options import Numerics, Targets, Train
 
 FORMULAS = (
     "W2 gelu(W1 x)",

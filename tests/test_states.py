@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from lib.core.options import Numerics
 from lib.model.parts import base, layers
 from lib.model.taps import taps
 from lib.train import matching
 from lib.train.batches import Encoded, collate
-from lib.train.options import Numerics
 
 
 @pytest.fixture

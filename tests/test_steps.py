@@ -9,19 +9,20 @@ import torch
 from conftest import finetuned, losses_of, made, same_run, small_backbone
 
 from lib import data
+from lib.core import paths
+from lib.core.execute import execute
+from lib.core.names import stream
+from lib.core.options import Distil, Ghost, Importance, Numerics, Train
+from lib.core.spec import Spec, plain
+from lib.core.store import Store
 from lib.data import grammar
 from lib.measure import metrics
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.runs import paths
-from lib.runs.execute import execute
-from lib.runs.spec import Spec, plain, stream
-from lib.runs.store import Store
 from lib.train import loop, losses
 from lib.train.batches import collate, encode, order
-from lib.train.options import Distil, Ghost, Importance, Numerics, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)

@@ -13,10 +13,10 @@ import pytest
 from conftest import finish, stop_at
 from filelock import Timeout
 
-from lib.runs import execute, paths
-from lib.runs.paths import read_json, write_json
-from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store, alive, cost, locked
+from lib.core import disk, execute, paths
+from lib.core.disk import read_json, write_json
+from lib.core.spec import Spec
+from lib.core.store import Draft, Store, alive, cost, locked
 from lib.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
@@ -131,8 +131,8 @@ MORE = {  # what may lie in a folder beside what was written: f(folder)
     ),
     "a pipe more": lambda folder: os.mkfifo(folder / "more.json"),
     "a pipe for a manifest": lambda folder: (
-        (folder / paths.MANIFEST).unlink(),
-        os.mkfifo(folder / paths.MANIFEST),
+        (folder / disk.MANIFEST).unlink(),
+        os.mkfifo(folder / disk.MANIFEST),
     ),
     "a folder for a file": lambda folder: (
         (folder / "env.json").unlink(),
@@ -154,9 +154,9 @@ def looped(path):
 
 
 def listed(folder, change):
-    told = read_json(folder / paths.MANIFEST)
+    told = read_json(folder / disk.MANIFEST)
     change(told["files"])
-    write_json(folder / paths.MANIFEST, told)
+    write_json(folder / disk.MANIFEST, told)
 
 
 @pytest.mark.parametrize("what", MORE)
@@ -167,7 +167,7 @@ def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
     assert store.find(SPEC) is None
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
     again = execute.execute(SPEC, store)
-    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not paths.wrong(again.folder)
+    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.wrong(again.folder)
     assert not {p.name for p in again.folder.iterdir()} & {"more", "more.json"}
 
 
@@ -191,7 +191,7 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
         (tmp_path / name).write_text("")
         if name != names[2]:
             os.utime(tmp_path / name, (1, 1))
-    with paths.whole(tmp_path / "x.json") as one, paths.whole(tmp_path / "x.json") as two:
+    with disk.whole(tmp_path / "x.json") as one, disk.whole(tmp_path / "x.json") as two:
         one.write_text("1")
         two.write_text("2")
     left = {path.name for path in tmp_path.iterdir()}
@@ -218,7 +218,7 @@ def test_a_run_whose_folder_is_deleted_stops(store, anew):
 def test_a_run_without_one_of_its_parts_is_damaged(store):
     run = finished(store)
     (run.folder / "spec.json").unlink()
-    paths.seal(run.folder)
+    disk.seal(run.folder)
     assert store.find(SPEC) is None and SPEC in store.missing([SPEC])
 
 
@@ -242,7 +242,7 @@ def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
 ROOTED = """
 import json, os, sys
 from pathlib import Path
-from lib.runs import paths
+from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
 print(json.dumps([paths.scrubbed(text) == text, [str(p) for p in paths.roots().values()],
@@ -279,7 +279,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from lib.runs.store import locked
+from lib.core.store import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

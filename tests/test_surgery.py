@@ -7,12 +7,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from lib.core.options import Ghost
+from lib.core.spec import plain
 from lib.measure.cost import SHAPES, parameters
 from lib.model import backbone
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
-from lib.runs.spec import plain
-from lib.train.options import Ghost
 
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | plain(GHOST)

@@ -13,11 +13,11 @@ import pytest
 from conftest import finish, holder, losses_of, same_run, small_backbone
 
 from lib import data
+from lib.cluster import executors, sweep
+from lib.core.options import Distil, Importance, Numerics, Targets, Train
+from lib.core.spec import Spec
+from lib.core.store import Draft, Store, cost
 from lib.page.tables import collect
-from lib.runs import executors, sweep
-from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store, cost
-from lib.train.options import Distil, Importance, Numerics, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)

@@ -10,14 +10,14 @@ from conftest import finetuned, untrained
 from test_importance import batches, loss_of, rows
 
 from lib import data
+from lib.core.options import Distil, Importance, Numerics, Train
+from lib.core.spec import Spec, plain
 from lib.methods import taylor_importance
 from lib.model import backbone
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.papers import frontier, grids
-from lib.runs.spec import Spec, plain
 from lib.steps.importance import by_method, scores
-from lib.train.options import Distil, Importance, Numerics, Train
 
 NUMERICS, BY = Numerics("float32", 1), "taylor_importance"
 RANKED = Importance("held_out", 4, 32, by=BY)

@@ -8,9 +8,9 @@ from test_own import encoder, tsv  # noqa: F401  fixtures
 from transformers import Trainer, TrainingArguments
 
 import lib
+from lib.core import paths
 from lib.model import backbone
 from lib.model.parts import layers
-from lib.runs import paths
 
 
 def lines():

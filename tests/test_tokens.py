@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from lib.core import disk
 from lib.data import tokens
-from lib.runs import paths
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     calls = []
     found = tokens.kept("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
-    assert not paths.wrong(there.parent)
+    assert not disk.wrong(there.parent)
 
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
@@ -108,11 +108,11 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [paths.remembered("what", [path], compute) for _ in range(3)]
+    found = [disk.remembered("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert paths.remembered("what", [path], compute) == "other" and len(calls) == 2
+    assert disk.remembered("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
         note.write_text(damaged)
-        assert paths.remembered("what", [path], compute) == "other" and len(calls) == number
+        assert disk.remembered("what", [path], compute) == "other" and len(calls) == number

@@ -10,19 +10,20 @@ from functools import cache
 
 import pytest
 
+from lib.core import paths
+from lib.core.store import Store
 from lib.measure import cells
 from lib.measure.estimates import parts_of
-from lib.page import checks, claims
+from lib.page import checks, claims, lists
 from lib.papers import nas
-from lib.runs.store import Store
 
-ROWS = {row["claim"]: row for row in checks.lines("unanswered")}
+ROWS = {row["claim"]: row for row in lists.lines("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
 BUILT = "it holds by construction here"
 TASKS = {"SQuAD 1.1": "SQuAD1"} | {t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()}
-LINES = {id: line for id, line in checks.claims().items() if line["role"] == "finding"}
+LINES = {id: line for id, line in lists.claims().items() if line["role"] == "finding"}
 
 
 def made(line, scale):
@@ -59,13 +60,13 @@ def recorded(spec):
 
 @cache
 def store():
-    return Store()
+    return Store(paths.DATA / "no runs")  # What another command is making now is no record.
 
 
 @cache
 def measured(claim):
     """{cell: (its seeds, how many an answer takes)}, None for what mini does not make."""
-    line = checks.claims()[claim]
+    line = lists.claims()[claim]
     rows = claims.rows(line)
     return {one.text: seeds(one, rows) for one in cells.parsed(line["cells"])}
 
@@ -74,7 +75,7 @@ def twin(claim, text):
     """The seeds of the same comparison in another claim, which has the most on these tasks."""
     told = {
         r["cell"]: r["same_as"]
-        for r in checks.lines(f"{LINES[claim]['paper']}/cells")
+        for r in lists.lines(f"{LINES[claim]['paper']}/cells")
         if r["claim"] == claim
     }
     if not (other := told.get(text)):
@@ -89,7 +90,7 @@ def test_rows_are_findings_in_their_order_and_repeat_what_they_say():
         assert row["reason"] and row["reason"][-1] != "." and "::" not in row["reason"]
 
 
-@pytest.mark.parametrize("paper", checks.PAPERS)
+@pytest.mark.parametrize("paper", lists.PAPERS)
 def test_a_finding_without_an_answer_is_there_and_no_other(paper):
     for id, line in LINES.items():
         if line["paper"] != paper:

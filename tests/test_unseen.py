@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from unseen import note
 
 from lib import data
+from lib.core import paths
+from lib.core.options import Numerics, Targets, Train
+from lib.core.spec import Spec
 from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
-from lib.page import checks
 from lib.page import claims as source
+from lib.page import lists
 from lib.page.tables import Runs, collect
 from lib.papers import bermo, efficientbert, frontier, grids, nas
 from lib.papers import efficientbert_search as search
-from lib.runs import paths
-from lib.runs.spec import Spec
-from lib.train.options import Numerics, Targets, Train
 
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
 WORDS = st.lists(st.sampled_from(["A", "a", "b", "c", "d"]), min_size=1, max_size=7).map(" ".join)
@@ -384,7 +384,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
 @cache
 def recorded():
     """Rows of two claims at one seed."""
-    return [row for id in ("G1", "N1") for row in source.rows(checks.claims()[id], seeds=(10,))]
+    return [row for id in ("G1", "N1") for row in source.rows(lists.claims()[id], seeds=(10,))]
 
 
 @pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])

@@ -22,14 +22,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from lib import data
+from lib.cluster import sweep
+from lib.core import paths
+from lib.core.spec import Spec, ancestry
+from lib.core.store import Run, Store
+from lib.core.store import cost as seconds
 from lib.data import Split, unseen
 from lib.measure import metrics
 from lib.model import backbone, parts
 from lib.papers import bermo, ghostbert, grids, nas, published
-from lib.runs import paths, sweep
-from lib.runs.spec import Spec, ancestry
-from lib.runs.store import Run, Store
-from lib.runs.store import cost as seconds
 from lib.steps.bag_of_words import counts
 from lib.train import heads, loop
 from lib.train.batches import collate, encode

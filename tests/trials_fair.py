@@ -15,11 +15,11 @@ import numpy as np
 from trials import add_line, attempt, scored
 
 from lib import data
+from lib.core.spec import Spec
+from lib.core.store import Store
+from lib.core.store import cost as seconds
 from lib.data import unseen
 from lib.papers import ghostbert, grids
-from lib.runs.spec import Spec
-from lib.runs.store import Store
-from lib.runs.store import cost as seconds
 
 SEED, MOST = 90, 2000
 MENDED, MOVED = 1.10, 0.01  # A loss may be so much above its rival's; taps move so far.

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from lib import data
-from lib.runs import paths
+from lib.core import paths
 
 
 def note_pool(name, task, unseen=0, beside=0, words=0):

@@ -14,8 +14,8 @@ import transformers
 from scipy import stats
 
 from lib import data
+from lib.core import paths
 from lib.papers import grids
-from lib.runs import paths
 
 
 def vectors(folder, texts: list[str]) -> np.ndarray:

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
+from lib.core import disk, paths
+from lib.core.names import Absent, Refused, known, stream
 from lib.data import unseen as left
-from lib.runs import paths
-from lib.runs.spec import known, stream
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ TABLED = ("glue", "squad", "senteval")
 
 @cache
 def source(name):
-    """Return the module that reads a source. Raises ValueError for an unknown name.
+    """Return the module that reads a source. Raises Refused for an unknown name.
 
     The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A source with
     official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy` and `own` take no root.
@@ -122,7 +122,7 @@ def folder(name):
 
 
 def task(name, task_name):
-    """Return the Task that a source has under a name. Raises ValueError naming the nearest name.
+    """Return the Task that a source has under a name. Raises Refused naming the nearest name.
 
     Only the source `own` opens its files for that.
     """
@@ -167,7 +167,7 @@ def official_digests():
 
 @cache
 def _noted(path, _):
-    return paths.read_json(path, "take it from git")
+    return disk.read_json(path, "take it from git")
 
 
 def at_hand_or_official(key, compute):
@@ -203,7 +203,7 @@ def locate(name):
         return folder
     why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
     fix = f"run `python -m lib fetch {name}`, or put its folder there, with {WEIGHTS}"
-    raise FileNotFoundError(f"{why}: {fix}")
+    raise Absent(f"{why}: {fix}")
 
 
 def weights(name):
@@ -213,9 +213,9 @@ def weights(name):
     """
     folder = locate(name)
     if not Path(name).is_absolute():
-        return paths.digest(folder / WEIGHTS)
+        return disk.digest(folder / WEIGHTS)
     every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return paths.sha("".join(path.name + paths.digest(path) for path in every).encode())
+    return disk.sha("".join(path.name + disk.digest(path) for path in every).encode())
 
 
 def checkpoint_digest(name):
@@ -235,7 +235,7 @@ def current(function):
     @wraps(function)
     def call(name, task_name, *args):
         there = source(name).files(task_name) if name == "own" else ()
-        return cached(tuple(map(paths.stamp, there)), name, task_name, *args)
+        return cached(tuple(map(disk.stamp, there)), name, task_name, *args)
 
     call.cache_clear = cached.cache_clear
     return call
@@ -257,7 +257,7 @@ def one_split(name, task_name, wanted):
     there = splits(name, task_name)
     if wanted not in there:
         lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
-        raise FileNotFoundError(f"{lacking}: add its file under {paths.shown(paths.data_root())}")
+        raise Absent(f"{lacking}: add its file under {paths.shown(paths.data_root())}")
     return there[wanted]
 
 
@@ -292,10 +292,10 @@ def at_hand(name, task_name):
     if name == "own":  # Its rows are parsed in any case.
         return own_at_hand(name, task_name)
     places = [place for root in folder(name) for place in (root, root / task_name)]
-    changed = [paths.stamp(place) for place in places if place.exists()]
+    changed = [disk.stamp(place) for place in places if place.exists()]
     found, absent = looked_for(name, task_name, *changed)
     if absent:
-        raise FileNotFoundError(absent)
+        raise Absent(absent)
     return found
 
 
@@ -317,7 +317,7 @@ def looked_for(name, task_name, *_):
         return [of_rows(name, task_name), *splits(name, task_name)]
 
     try:
-        found, *names = paths.remembered(["rows", name, task_name], [*CODE, *there], read)
+        found, *names = disk.remembered(["rows", name, task_name], [*CODE, *there], read)
     except FileNotFoundError as error:
         return None, str(error)
     return (found, names), ""
@@ -342,13 +342,13 @@ def describe(
     unseen: the largest number of labelled rows on which models are only judged.
     beside: the number of rows, in the order of drawing, on which any run of the task may train or
       select. Unseen rows are drawn behind these. The default is `rows` and `held_out` together, or
-      0 where the source has official unseen rows. Raises ValueError where it is smaller than both
+      0 where the source has official unseen rows. Raises Refused where it is smaller than both
       together, where `rows` is None, or with `in_order`.
     in_order: whether to train on the first rows of the file and to hold out its last ones; by
       default rows are drawn.
     words: the least number of words of an unseen row that is taken from the training rows.
     drawn: whether each seed draws its rows. The unseen rows are fixed first, behind `beside` rows;
-      the pool is all training rows that share no text with them. Raises ValueError where the pool
+      the pool is all training rows that share no text with them. Raises Refused where the pool
       has fewer than `rows` and `held_out`, and with `in_order`.
     """
     key, told = f"{name}/{task_name}", official_digests()
@@ -358,7 +358,7 @@ def describe(
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if drawn and in_order:
-        raise ValueError(f"rows of {key} are drawn or in order, not both: leave one out")
+        raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
     if unseen:
         if beside or task_name not in getattr(source(name), "UNSEEN", ()):
             least = rows and rows + held_out
@@ -366,7 +366,7 @@ def describe(
             if not beside or in_order or not (drawn or least and beside >= least):
                 given = f"unseen rows of {key} beside {beside}, of which {rows} are trained on"
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
-                raise ValueError(f"{given} and {held_out} held out: {fix}")
+                raise Refused(f"{given} and {held_out} held out: {fix}")
         place = [key, beside, unseen, *[words] * bool(words)]
         body["unseen"] = noted.get("/".join(map(str, place)))
         if not body["unseen"]:
@@ -383,13 +383,13 @@ def describe(
 
 
 def enough(key: str, there: int, rows: int, held_out: int, kind: str = "") -> None:
-    """Raise ValueError where fewer rows are `there` than are asked for.
+    """Raise Refused where fewer rows are `there` than are asked for.
 
     kind: what rows they are, for the message.
     """
     if rows + held_out > there:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
-        raise ValueError(f"{asked}, which has {there}{f' {kind}' * bool(kind)}: ask for fewer")
+        raise Refused(f"{asked}, which has {there}{f' {kind}' * bool(kind)}: ask for fewer")
 
 
 def load(descriptor: dict, seed: int | None = None) -> dict:
@@ -399,7 +399,7 @@ def load(descriptor: dict, seed: int | None = None) -> dict:
     Rows are drawn from the training set in a fixed order; with `in_order` they are its two ends.
     seed: the seed of the run, which decides the order of rows that are "drawn": two runs of one
     seed share their rows, and of runs that hold out more or fewer, the training rows are the same.
-    Raises ValueError where the data have changed since they were described, or have too few rows,
+    Raises Refused where the data have changed since they were described, or have too few rows,
     and where drawn rows have no seed.
     """
     name, task_name = descriptor["source"], descriptor["task"]
@@ -408,7 +408,7 @@ def load(descriptor: dict, seed: int | None = None) -> dict:
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     if told := descriptor.get("drawn"):
         if seed is None:
-            raise ValueError(f"the rows of {key} are drawn by a seed: give `load` that of the run")
+            raise Refused(f"the rows of {key} are drawn by a seed: give `load` that of the run")
         train = pool(*pool_of(descriptor))
         check(f"{key}, the rows to draw from,", digest({"pool": train}), told["digest"])
     rows = descriptor.get("rows", len(train) - held)
@@ -427,13 +427,13 @@ def load(descriptor: dict, seed: int | None = None) -> dict:
 
 
 def check(what, actual, wanted):
-    """Raise ValueError where the digest of local data is not the one that was described.
+    """Raise Refused where the digest of local data is not the one that was described.
 
     what: the name of the data in the message. actual: their digest. wanted: the described one.
     """
     if actual != wanted:
         fix = "put the same data back, or ask for a new run"
-        raise ValueError(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
+        raise Refused(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
 
 
 def permuted(split):
@@ -447,7 +447,7 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
     """Return the positions of at most `count` unseen rows in the training set.
 
     They stand behind the first `beside` in the order of drawing, share no text with these, and have
-    at least so many `words`. Raises ValueError where there are none.
+    at least so many `words`. Raises Refused where there are none.
     """
     train = one_split(name, task_name, "train")
     order, lengths = permuted(train), left.words(train) if words else None
@@ -455,7 +455,7 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
     chosen = left.apart(train, order[:beside], behind, count)
     if not chosen:
         few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
-        raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
+        raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
     return chosen
 
 
@@ -474,7 +474,7 @@ def unseen_rows(name, task_name, beside, count, words=0):
 
 
 def described_unseen(descriptor: dict) -> Split:
-    """Return the unseen rows of a descriptor. Raises ValueError where they have changed."""
+    """Return the unseen rows of a descriptor. Raises Refused where they have changed."""
     name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
     split = unseen_rows(name, task_name, told["beside"], told["rows"], told.get("words", 0))
     check(f"{name}/{task_name}, its unseen rows,", digest({"unseen": split}), told["digest"])

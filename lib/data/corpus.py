@@ -6,7 +6,7 @@ one segment and begins one pair, whose second part is another document.
 
 import numpy as np
 
-from lib.runs.spec import stream
+from lib.core.names import Refused, stream
 
 # Pairs are made for EPOCHS epochs. Later epochs use them again in turn.
 EPOCHS = 5
@@ -19,13 +19,13 @@ def pairs(documents, special, max_length, seed, epoch):
 
     A row is {"input_ids": [CLS] document [SEP] another document [SEP], "token_type_ids"} and has at
     most `max_length` tokens. documents: the token ids of each document, as lists or as
-    lib.data.tokens.Rows. special: the ids of [CLS] and [SEP]. Raises ValueError for fewer than two
+    lib.data.tokens.Rows. special: the ids of [CLS] and [SEP]. Raises Refused for fewer than two
     documents, or where fewer than two tokens of text fit.
     """
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
-        raise ValueError(f"{given}; fix: put blank lines between documents, or raise max_length")
+        raise Refused(f"{given}; fix: put blank lines between documents, or raise max_length")
     (cls, sep), rng = special, np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}"))
     for number in range(count):
         if rng.random() < SHORT:

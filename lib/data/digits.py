@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.core.names import Absent, stream
 from lib.data import check
 from lib.data.lines import malformed
-from lib.runs.spec import stream
 
 # A fifth of scikit-learn's digits are test images.
 _BUNDLED_TEST = 360
@@ -48,7 +48,7 @@ def describe(root, kind):
 
 
 def described(root, descriptor):
-    """Return the digits of a descriptor, as `load` gives them. Raises ValueError where the local
+    """Return the digits of a descriptor, as `load` gives them. Raises Refused where the local
     digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
     check(what, describe(root, kind)["digest"], descriptor["digest"])
@@ -64,7 +64,7 @@ def _read(root, name, dimensions):
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         wanted = f"{name}-idx{dimensions}-ubyte is missing in {root}"
-        raise FileNotFoundError(f"{wanted}; fix: put MNIST's four idx files there")
+        raise Absent(f"{wanted}; fix: put MNIST's four idx files there")
     body = path.read_bytes()
     try:
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body

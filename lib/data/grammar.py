@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.runs import paths
+from lib.core import disk
 
-TOLD = paths.toml(Path(__file__).with_suffix(".toml"))
+TOLD = disk.toml(Path(__file__).with_suffix(".toml"))
 SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ADJECTIVES = TOLD["adjectives"].split()

@@ -9,7 +9,8 @@ import csv
 import json
 import re
 
-from lib.runs.paths import write
+from lib.core.disk import write
+from lib.core.names import Refused
 
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
@@ -17,12 +18,12 @@ _BREAK = re.compile("[\t\r\n]")
 
 
 def malformed(place, fault, expected, fix="download the file again"):
-    """Return a ValueError on the content of a file.
+    """Return the Refused on the content of a file.
 
     place: the path, with the line where it is known. fault: what is wrong. expected: what is
     allowed. fix: what to do.
     """
-    return ValueError(f"{place}: {fault}; expected {expected}; fix: {fix}")
+    return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
 def short(text):
@@ -55,7 +56,7 @@ def cell_text(value, place):
     """Return the value of a cell as text: "" for a missing value, a blank for each tab and line
     break.
 
-    "NA" stays text. place: the place of the cell, for errors. Raises ValueError for lists, objects
+    "NA" stays text. place: the place of the cell, for errors. Raises Refused for lists, objects
     and bytes.
     """
     text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
@@ -74,7 +75,7 @@ def number(text, otherwise=None):
 
 # ---- tables ----
 def table(path, kind=None):
-    """Return the table in a file. Raises ValueError with the file, and with the line where it is
+    """Return the table in a file. Raises Refused with the file, and with the line where it is
     known.
 
     kind: an ending that is taken in place of the file's own. A .csv file has commas, semicolons,

@@ -12,11 +12,11 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from lib.core import disk, paths
+from lib.core.names import Refused, known
 from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
-from lib.runs import paths
-from lib.runs.spec import known
 
-HUB = paths.toml(Path(__file__).with_name("models.toml"))["HUB"]
+HUB = disk.toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
@@ -25,7 +25,7 @@ def fetch(name):
     Returns its folder.
 
     Where a checkpoint has a name here (HUB), its name at the hub stands for that one. Raises
-    OSError in one line where the hub cannot be reached. Raises ValueError for an unknown name,
+    OSError in one line where the hub cannot be reached. Raises Refused for an unknown name,
     where the weights are not the official ones, or where a pickle holds anything but tensors.
     """
     name = {theirs: mine for mine, theirs in HUB.items()}.get(name, name)
@@ -36,18 +36,18 @@ def fetch(name):
     if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
     try:
-        with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
+        with tempfile.TemporaryDirectory() as temporary, disk.whole(target) as made:
             source = here or _download(name, Path(temporary))
             _copy(source, made)
             if not (made / WEIGHTS).exists():
                 convert(source / PICKLE, made / WEIGHTS)
-            found = paths.digest(made / WEIGHTS)
+            found = disk.digest(made / WEIGHTS)
             if (wanted := official_digests().get(f"models/{name}", found)) != found:
                 told = (
                     f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
                 )
-                raise ValueError(f"{told}: fetch them again; nothing was stored")
-            paths.seal(made)
+                raise Refused(f"{told}: fetch them again; nothing was stored")
+            disk.seal(made)
     finally:
         if target.parent != paths.models_root():
             with suppress(OSError):  # It is empty where the hub gave nothing.
@@ -66,7 +66,7 @@ def _copy(source, target):
 def convert(source, target):
     """Write the tensors of a pickle as safetensors. The same pickle gives the same bytes.
 
-    PyTorch's restricted unpickler reads it, which refuses code. Raises ValueError where the pickle
+    PyTorch's restricted unpickler reads it, which refuses code. Raises Refused where the pickle
     is anything but a table of tensors.
     """
     import torch
@@ -79,7 +79,7 @@ def convert(source, target):
         save_file(tensors, target, {"format": "pt"})
     except Exception as error:  # Errors of damaged files and forbidden contents are of many kinds.
         told = f"{source.name} is no plain table of tensors ({type(error).__name__})"
-        raise ValueError(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
+        raise Refused(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
 
 
 def _download(name, folder):
@@ -99,11 +99,11 @@ def _download(name, folder):
 def copy(name, expected, target):
     """Copy the files of a local checkpoint to the folder `target`.
 
-    expected: the digest of the checkpoint in the Spec. Raises ValueError where the checkpoint has
+    expected: the digest of the checkpoint in the Spec. Raises Refused where the checkpoint has
     another one, or where a file is not as it was fetched.
     """
     folder = locate(name)
-    if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
-        raise ValueError(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")
+    if (folder / disk.MANIFEST).exists() and (why := disk.wrong(folder)):
+        raise Refused(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.core import disk, paths
+from lib.core.names import Absent, Refused, known
 from lib.data import Task, read, squad
 from lib.data.lines import SUFFIXES, cell_text, hub, malformed, number, short, table, write_rows
-from lib.runs import paths
-from lib.runs.spec import known
 
 HUB = "hub:"
 # A file with one of these names holds the split.
@@ -63,7 +63,7 @@ def task(line):
 
 def load(name):
     """Return {split name: Split} of a task, with the splits "train" and "dev", and "test" where its
-    folder has such a file. Raises ValueError with file and row where a row is malformed."""
+    folder has such a file. Raises Refused with file and row where a row is malformed."""
     return dict(_read(name)[1])
 
 
@@ -77,7 +77,7 @@ def _files(place):
     found |= {split: file for split, file in every if file.is_file()}
     if "train" not in found or not found["train"].is_file():
         kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
-        raise FileNotFoundError(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
+        raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
     return found
 
 
@@ -86,14 +86,12 @@ def _fetched(place):
     ValueError where the data set has no training rows."""
     name = place.removeprefix(HUB)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
-        raise ValueError(
-            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
-        )
+        raise Refused(f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART")
     if not (folder := paths.DATA / "hub" / name).exists():
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
-            raise ValueError(f"{name} has no split train, but {', '.join(there)}: name another")
-        with paths.whole(folder) as made:
+            raise Refused(f"{name} has no split train, but {', '.join(there)}: name another")
+        with disk.whole(folder) as made:
             for split, rows in there.items():
                 write_rows(made / f"{split}.jsonl", rows)
     return folder
@@ -104,7 +102,7 @@ def _chosen(place, rows, wanted):
     """Return the names of the text columns, then of the label column.
 
     place: the path of the data, for errors. rows: the training table. wanted: the columns that the
-    user named, if any; else they are recognised by their names. Raises ValueError where they are
+    user named, if any; else they are recognised by their names. Raises Refused where they are
     not one or two texts and a label.
     """
     there = [cell_text(name, place) for name in rows[0][1]]
@@ -129,12 +127,12 @@ def _read(line):
     """Return what `_parsed` does. Files that have changed are read again in the same process."""
     place, _, columns = line.partition(": ")
     place = _place(place)
-    return _parsed(place, columns, *map(paths.stamp, _files(place).values()))
+    return _parsed(place, columns, *map(disk.stamp, _files(place).values()))
 
 
 @lru_cache(8)
 def _parsed(place, columns, *_):
-    """Return (Task, {split name: Split}) of a user's files. Raises ValueError where a row is
+    """Return (Task, {split name: Split}) of a user's files. Raises Refused where a row is
     malformed or where there are too few."""
     if not columns and (found := _questions(place)):
         task = Task(place, True, (), ("span_f1", "exact"), True)

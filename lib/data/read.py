@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib.core.disk import toml
+from lib.core.names import Absent, Refused, known
 from lib.data import Split, Task, squad
 from lib.data.lines import cell_text, hub, malformed, number, short, table, write_rows
-from lib.runs.paths import toml
-from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
 # Files with one of these words in their name stand in for an official one.
@@ -66,14 +66,14 @@ def files(task, root):
         names = ", ".join(layout["files"].values())
         fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
         told = f"{folder} has no rows of {task}; expected {names}"
-        raise FileNotFoundError(f"{told}; fix: {fix}put them there by hand (data/README.md)")
+        raise Absent(f"{told}; fix: {fix}put them there by hand (data/README.md)")
     return {split: chosen for split, chosen in found.items() if chosen}
 
 
 def fetch(task, root):
     """Fetch a task from the hub and write a file of JSON lines for each split. Returns the folder.
 
-    root: the folder of the task's source. Raises ValueError for a task without a data set on the
+    root: the folder of the task's source. Raises Refused for a task without a data set on the
     hub, or where the hub lacks a split.
     """
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
@@ -83,7 +83,7 @@ def fetch(task, root):
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
         rows = found.get(of) or found.get(f"{of}_matched")
         if not rows:
-            raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
+            raise Refused(f"the hub's {task} has no split {of}, but {', '.join(found)}")
         write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
@@ -127,7 +127,7 @@ def unseen(task, root):
 
 
 def rows(table, layout):
-    """Return the Rows of a table, as lib.data.lines reads it. Raises ValueError with the place of a
+    """Return the Rows of a table, as lib.data.lines reads it. Raises Refused with the place of a
     malformed row.
 
     layout: the names of its columns and what is special about it, a value of LAYOUTS.
@@ -173,7 +173,7 @@ def split_of(rows, classes, code):
 
 
 def _official(rows, layout):
-    """Return the Split of the Rows of an official task. Raises ValueError with the place of a label
+    """Return the Split of the Rows of an official task. Raises Refused with the place of a label
     that is not allowed.
 
     Labels of GLUE may be the names of classes or their codes.

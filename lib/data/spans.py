@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from lib.core.names import Refused
+
 
 @dataclass(frozen=True)
 class Features:
@@ -40,7 +42,7 @@ def features(tokenizer, split, max_length, stride, max_query=64):
 
     max_length: the largest number of tokens in a window. stride: the distance between the starts of
     two windows of a passage, in tokens. max_query: the number of tokens to which questions are cut.
-    Token 0, [CLS], stands for no answer. Raises ValueError where a question leaves no room.
+    Token 0, [CLS], stands for no answer. Raises Refused where a question leaves no room.
     """
     before, between, after, types = _form(tokenizer)
     plain = {"add_special_tokens": False, "verbose": False}  # Long passages cause no warning.
@@ -58,7 +60,7 @@ def features(tokenizer, split, max_length, stride, max_query=64):
         if room < 1:
             size = f"the question of row {row} has {len(question)} tokens"
             fix = f"raise max_length, or lower max_query ({max_query})"
-            raise ValueError(f"{size}, too many for max_length {max_length}; fix: {fix}")
+            raise Refused(f"{size}, too many for max_length {max_length}; fix: {fix}")
         # These are the first and the last token that share a character with the answer. Where no
         # token does, the last one is before the first.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
@@ -92,7 +94,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     scores better. Where no span is valid, it is -1 and -1 and the difference is infinite.
     start_logits, end_logits: [W, T], or W arrays that are at least as long as their windows.
     n_best: the number of tokens of a window with the highest logits, among which a span begins and
-    ends. max_answer: the largest number of tokens in a span. Raises ValueError for logits that are
+    ends. max_answer: the largest number of tokens in a span. Raises Refused for logits that are
     not numbers.
     """
     places = np.full((len(split), 2), -1)
@@ -101,7 +103,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     for w, (ids, row, first, spot) in enumerate(zip(*told, strict=True)):
         start, end = (np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits))
         if np.isnan([start, end]).any():
-            raise ValueError(f"the logits of window {w} are not numbers: the model diverged")
+            raise Refused(f"the logits of window {w} are not numbers: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
         solid = spot[:, 0] < spot[:, 1]  # Byte-level tokenizers have tokens of blanks alone.
         i = _top(start, n_best, first, features.fullest[w] & solid)

@@ -13,7 +13,7 @@ def split(task, paths):
     """Return the Split of a task's files, which are read one after another.
 
     `a` has the questions and `b` the passages; `answers` is [] where a passage has no answer.
-    Raises ValueError with the file where its layout is another. Raises it with the question where
+    Raises Refused with the file where its layout is another. Raises it with the question where
     an answer does not stand at its place in the passage, or where SQuAD1 has no answer.
     """
     rows = []

@@ -13,11 +13,11 @@ import json
 from functools import cache
 from itertools import chain, islice, zip_longest
 
+from lib.core import paths
+from lib.core.disk import remembered
+from lib.core.names import Absent, Refused, known
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
-from lib.runs import paths
-from lib.runs.paths import remembered
-from lib.runs.spec import known
 
 # A corpus is mapped to the largest number of paragraphs in a document (None is no limit) and to the
 # number of its first paragraphs that are a title and are dropped. A book is cut after every 20
@@ -38,7 +38,7 @@ def files(name):
         there = sorted(folder.glob("*.txt"))
         if not there:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
-            raise FileNotFoundError(f"no text under {paths.shown(folder)}: {fix}")
+            raise Absent(f"no text under {paths.shown(folder)}: {fix}")
         chosen += [path for path in there if "train" in path.name] or there
     return chosen
 
@@ -46,7 +46,7 @@ def files(name):
 def read(paths, most=None):
     """Yield the documents of several files, each a list of paragraphs.
 
-    The end of a file ends a document, and so do `most` paragraphs. Raises ValueError where a file
+    The end of a file ends a document, and so do `most` paragraphs. Raises Refused where a file
     is not UTF-8.
     """
     for path in paths:
@@ -99,11 +99,11 @@ def describe(name, count=None):
 
 
 def load(descriptor):
-    """Return an iterator over the documents of a descriptor. Raises ValueError where they have
+    """Return an iterator over the documents of a descriptor. Raises Refused where they have
     another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     check(f"the text of {name}", digest, descriptor["digest"])
     if number < (count or 1):
-        raise ValueError(f"{name} has {number} documents; this run is of {count}: ask for fewer")
+        raise Refused(f"{name} has {number} documents; this run is of {count}: ask for fewer")
     return islice(documents(name), count)

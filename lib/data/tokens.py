@@ -12,12 +12,12 @@ from itertools import islice
 
 import numpy as np
 
-from lib.runs import paths
+from lib.core import disk, paths
 
 
 def vocabulary(tokenizer):
     """Return the digest of a tokenizer, which covers its rules and its words."""
-    return paths.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
+    return disk.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
@@ -53,12 +53,12 @@ def kept(key, rows, columns):
     """
     folder = paths.runs_root() / ".tokens" / "ids" / key
     file = folder / f"{key}.ids"
-    if paths.wrong(folder) or not file.exists():
-        paths.remove(folder)
+    if disk.wrong(folder) or not file.exists():
+        disk.remove(folder)
         try:
             _write(folder, file.name, rows, columns)
         except OSError:
-            if paths.wrong(folder):  # Otherwise another process has written the same rows first.
+            if disk.wrong(folder):  # Otherwise another process has written the same rows first.
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
@@ -67,7 +67,7 @@ def kept(key, rows, columns):
 
 def _write(folder, name, rows, columns):
     ends = array("q", [0])
-    with paths.whole(folder) as place:
+    with disk.whole(folder) as place:
         place.mkdir()
         with open(place / name, "wb") as file:
             for row in rows():
@@ -75,7 +75,7 @@ def _write(folder, name, rows, columns):
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
-        paths.seal(place)
+        disk.seal(place)
 
 
 def chunks(rows, size=1000):

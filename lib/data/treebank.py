@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib.core.names import Absent, Refused
 from lib.data import Split
 from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
@@ -97,7 +98,7 @@ def read(path):
     """Return the Sentences of a CoNLL-U file.
 
     Lines of multiword tokens and of empty nodes are passed over; the words of a multiword token
-    have lines of their own. Raises ValueError with the file and the line behind a malformed
+    have lines of their own. Raises Refused with the file and the line behind a malformed
     sentence.
     """
     path, found, rows, document = Path(path), [], [], None
@@ -119,7 +120,7 @@ def read(path):
 
 
 def _sentence(rows, document):
-    """Return the Sentence of some rows of a file, which are lists of cells. Raises ValueError or
+    """Return the Sentence of some rows of a file, which are lists of cells. Raises Refused or
     IndexError where they are no tree."""
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
     heads = tuple(int(head) - 1 for head in heads)
@@ -236,7 +237,7 @@ class _World:
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
                 found = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
-                raise FileNotFoundError(f"{found}; fix: put the files of one treebank there")
+                raise Absent(f"{found}; fix: put the files of one treebank there")
             for s in read(paths[0]):
                 if len(s.words) in LENGTHS:
                     pooled.setdefault(s.words, s)
@@ -333,7 +334,7 @@ def load(task, root):
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the number of its
     sentence in the pooled files.
 
-    Raises FileNotFoundError where the three files are absent. Raises ValueError with file and line
+    Raises FileNotFoundError where the three files are absent. Raises Refused with file and line
     where one is malformed, and where they have too few sentences.
     """
     world, found = _World(Path(root)), []
@@ -357,7 +358,7 @@ def load(task, root):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
             few = f"{root}: no {part} rows of every class of {task} in {len(found)} sentences"
-            raise ValueError(f"{few}; fix: use a larger treebank")
+            raise Refused(f"{few}; fix: use a larger treebank")
         y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
         splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits

@@ -17,6 +17,7 @@ import torch
 import transformers
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from lib.core.names import Refused
 from lib.model import backbone, ghost, modeling
 from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
@@ -36,7 +37,7 @@ def export(source, folder, labels=None, onnx=False):
 
     Returns {"forms": {form: its largest difference to the outputs of the saved model}, "auto": the
     name of the class that opens the folder, "remote": whether that needs the code in the folder,
-    "parameters": their number}. Before anything is written, raises ValueError for a model that
+    "parameters": their number}. Before anything is written, raises Refused for a model that
     cannot have a form, and ModuleNotFoundError where onnxruntime is absent
     (requirements-export.txt). Raises RuntimeError where a form differs by more than CLOSE.
     """
@@ -55,22 +56,22 @@ def export(source, folder, labels=None, onnx=False):
         most = max(float(abs(run(batch) - wanted).max()) for batch, wanted in samples)
         if not most <= CLOSE:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
-            raise RuntimeError(f"{why}than rounding ({CLOSE}): do not use it")
+            raise Refused(f"{why}than rounding ({CLOSE}): do not use it")
         apart[form] = most
     return {"forms": apart, "auto": name, "remote": remote, **size(again)}
 
 
 def check(model, folder, onnx):
-    """Raise ValueError where a model cannot be written to a folder, or cannot be written as
+    """Raise Refused where a model cannot be written to a folder, or cannot be written as
     ONNX."""
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: name a new folder with --to, or delete it")
+        raise Refused(f"{folder} is not empty: name a new folder with --to, or delete it")
     if onnx:
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
         if cls not in ONNX or {"mix", "int8"} & {*ops} or fixed(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT or MPNet without mix, int8, one length"
-            raise ValueError(f"{changed}, or {other}")
+            raise Refused(f"{changed}, or {other}")
         import onnxruntime  # noqa: F401
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from lib.core.spec import ancestry, from_json, placeless
 from lib.export.opened import task_of
 from lib.page.tables import escaped
-from lib.runs.spec import ancestry, from_json, placeless
 
 
 def card(run, exported):

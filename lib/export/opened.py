@@ -12,10 +12,11 @@ import pandas as pd
 from scipy.special import softmax
 
 from lib import data
+from lib.core.names import Absent, Refused
+from lib.core.spec import from_json
+from lib.core.steps import STEPS
+from lib.core.store import Run, Store
 from lib.page import notebook
-from lib.runs.spec import from_json
-from lib.runs.store import Run, Store
-from lib.steps import STEPS
 
 
 def task_of(run):
@@ -90,21 +91,21 @@ def load(name, profile="toy", keep=False, **wanted):
 
     name: a part of a notebook's name; the columns `wanted` then choose a line of its grid. Or the
     name of a run, or a part of it that only this run has. keep: whether the run is made with its
-    weights where they are missing. Raises ValueError where no run or several fit, and
+    weights where they are missing. Raises Refused where no run or several fit, and
     FileNotFoundError for a run that is not made.
     """
     spec = None if "-" in name else chosen(name, profile, wanted)
     run = Store().found(spec)["run"] if spec else named(name)
     if run is None and not keep:
         fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
-        raise FileNotFoundError(f"{spec.name} is not made yet: {fix} makes it")
+        raise Absent(f"{spec.name} is not made yet: {fix} makes it")
     return Opened(weights(run, keep) if run and keep else run or made(spec))
 
 
 def chosen(name, profile, wanted):
     """Return the Spec of the only line of a notebook's grid whose columns have the values `wanted`.
 
-    Raises ValueError with lines to choose from where no line or several have them.
+    Raises Refused with lines to choose from where no line or several have them.
     """
     path = notebook.find([name])[0]
     rows = notebook.planned(path, {"profile": profile}).get("grid", [])
@@ -112,38 +113,38 @@ def chosen(name, profile, wanted):
     if len(specs := {row["spec"] for row in hits}) != 1:
         lines = [{c: v for c, v in row.items() if c != "spec"} for row in (hits or rows)[:9]]
         told = f"{len(specs)} runs of {path.stem} have {wanted}: choose a line such as"
-        raise ValueError(f"{told} {', '.join(map(str, lines))}")
+        raise Refused(f"{told} {', '.join(map(str, lines))}")
     return specs.pop()
 
 
 def named(name):
-    """Return the only run whose name contains `name`. Raises ValueError where no run or several
+    """Return the only run whose name contains `name`. Raises Refused where no run or several
     do."""
     there = {run.name: run for run in Store().every()}
     hits = [name] if name in there else [each for each in there if name in each]
     if len(hits) != 1:
         first = ", ".join((hits or list(there))[:9])
-        raise ValueError(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
+        raise Refused(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
     return there[hits[0]]
 
 
 def weights(run, keep=False):
     """Return a run with its weights.
 
-    keep: whether the run is made again where its weights are missing. Raises ValueError for a step
+    keep: whether the run is made again where its weights are missing. Raises Refused for a step
     that makes no model, and FileNotFoundError with the command that makes the weights.
     """
     if run.model.exists():
         return run
     spec = from_json(run.spec)
     if not STEPS[spec.step].weights:
-        raise ValueError(f"{run.name} makes no model: the step {spec.step} only measures")
+        raise Refused(f"{run.name} makes no model: the step {spec.step} only measures")
     if here := Store().find(spec, weights=True):
         return here
     if keep:
         return made(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
-    raise FileNotFoundError(
+    raise Absent(
         f"{run.name} {why} no weights: `python -m lib export {run.name} --keep`, or "
         "lib.load(..., keep=True), makes it again with them"
     )
@@ -152,10 +153,10 @@ def weights(run, keep=False):
 def made(spec):
     """Make the run of a Spec with its weights. Raises RuntimeError with the reason where it
     fails."""
-    from lib.runs import sweep
+    from lib.cluster import sweep
 
     lost = sweep.make([spec], keep=True)
     spec, run = Store().look(spec, weights=True)
     if lost:
-        raise RuntimeError(f"{spec.name} could not be made: {lost[spec]}")
+        raise Refused(f"{spec.name} could not be made: {lost[spec]}")
     return run

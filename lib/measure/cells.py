@@ -26,9 +26,9 @@ from math import inf
 
 import numpy as np
 
+from lib.core.names import Refused, known
 from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
-from lib.runs.spec import known
 
 CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
@@ -131,7 +131,7 @@ def side(text, where, slope):
 
 @cache
 def parsed(text):
-    """Return the Cells of a claim. Raises ValueError that quotes a cell which cannot be read."""
+    """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be read."""
     return [cell(part) for part in text.split("; ") if part]
 
 
@@ -140,7 +140,7 @@ def cell(text):
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
-        raise ValueError(f"cell {text!r}: expected {how}")
+        raise Refused(f"cell {text!r}: expected {how}")
     what, where, terms = hit["what"] or "", places(hit["where"]), Counter()
     measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
@@ -157,7 +157,7 @@ def cell(text):
     if measure:
         known("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
-        raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
+        raise Refused(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
     return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 
 

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.core import disk
 from lib.measure import compare, stats
 from lib.measure.cells import FIRST, Cell, on_task, parsed, scored
 from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked, valued
-from lib.runs import paths
 
 # WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has the words
 # of printed numbers that are computed again. READING tells how words are to be read.
 WORDS, CHECKS, READING = map(
-    paths.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
+    disk.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
 AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
     "agrees",

@@ -13,6 +13,7 @@ from math import isfinite, nan
 import numpy as np
 
 from lib import data
+from lib.core.names import Refused
 from lib.measure.stats import MARKS, SEEDS, Pair, paired_difference, predicted, weighted_score
 
 # These steps score the model that they make. A search scores soft masks, so it is left out, and the
@@ -57,7 +58,7 @@ def aligned(ours, theirs, columns, spared=(False, False)):
     """Return the Pairs of two lists of collected rows, as `pairs` does.
 
     A seed in which one of both models collapsed makes no pair. spared: whether each model's runs
-    count although they collapsed. Raises ValueError where two runs were evaluated on different
+    count although they collapsed. Raises Refused where two runs were evaluated on different
     rows.
     """
     both = alike([*ours, *theirs])
@@ -78,7 +79,7 @@ def aligned(ours, theirs, columns, spared=(False, False)):
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
                 both = f"{run.name} and {other.name}"
-                raise ValueError(f"{both} were evaluated on different rows of {column.title}")
+                raise Refused(f"{both} were evaluated on different rows of {column.title}")
             said = a["labels"], a["said"], b["said"]
             about = column.metric, a["cluster"], "".join(dtypes(run.spec))
             found.append(Pair(column.title, seed, *said, *about))
@@ -118,7 +119,7 @@ def shared(runs):
 def alike(rows):
     """Return collected rows in which the runs of one task and seed have one dtype.
 
-    Where they have not, and each has a run in float32 (`lib.runs.store.Run.twin`), that one counts.
+    Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that one counts.
     Else none of them counts: its row has no run, and the state MIXED.
     """
     changed = {}

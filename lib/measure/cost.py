@@ -10,15 +10,15 @@ is two FLOPs.
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from lib.model.options import one_of
-from lib.runs import paths
+from lib.core import disk
+from lib.core.names import Refused, one_of
 
 
 @dataclass(frozen=True)
 class Shape:
     """A Shape holds the widths of an encoder with a classification head.
 
-    Raises ValueError where A does not divide H.
+    Raises Refused where A does not divide H.
     """
 
     family: str  # It is "bert", "roberta", "electra" or "mpnet".
@@ -37,7 +37,7 @@ class Shape:
     def __post_init__(self):
         if self.hidden % self.heads:
             why = f"not a multiple of its {self.heads} heads"
-            raise ValueError(f"Shape.hidden is {self.hidden}, {why}")
+            raise Refused(f"Shape.hidden is {self.hidden}, {why}")
 
 
 BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
@@ -67,22 +67,22 @@ def configured(config):
 
 SHAPES = {
     name: Shape(*sizes)
-    for name, sizes in paths.toml(Path(__file__).with_suffix(".toml"))["SHAPES"].items()
+    for name, sizes in disk.toml(Path(__file__).with_suffix(".toml"))["SHAPES"].items()
 }
 
 
 def kept_heads(shape, heads=None):
     """Return M as an integer; None means all heads.
 
-    Raises ValueError for fewer than 1 or more than A heads, and where F does not split into A
+    Raises Refused for fewer than 1 or more than A heads, and where F does not split into A
     folds.
     """
     whole = shape.heads
     heads = whole if heads is None else heads
     if heads not in range(1, whole + 1):
-        raise ValueError(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
+        raise Refused(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
     if heads < whole and shape.ffn % whole:
-        raise ValueError(f"{shape.ffn} neurons do not split into {whole} folds of equal size")
+        raise Refused(f"{shape.ffn} neurons do not split into {whole} folds of equal size")
     return int(heads)
 
 
@@ -143,7 +143,7 @@ def ghost_parameters(shape, ghost, heads=None, tokens=128):
     """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
 
     One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
-    "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises ValueError as
+    "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises Refused as
     `Ghost.fits` and `kept_heads` do.
     """
     return _ghost(shape, ghost, heads, tokens)[0]
@@ -165,7 +165,7 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
     Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output. The dense
     layer is BERT's pooler, or that of the other families' head, which have no pooler. MPNet's bias
     of the scores is one table for all layers, and stays whole in a cut. `tokens` matters to
-    "conv1d_f" alone. Raises ValueError as `Ghost.fits` and `kept_heads` do.
+    "conv1d_f" alone. Raises Refused as `Ghost.fits` and `kept_heads` do.
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
@@ -191,7 +191,7 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
     T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit. The layers' products
     alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
 
-    Raises ValueError for another convention, and as `Ghost.fits` and `kept_heads` do.
+    Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
     """
     one_of("flops", "convention", convention, ("true", "ghostbert"))
     h, e = shape.hidden, shape.embedding

@@ -13,8 +13,8 @@ whole. Widths may be numbers, arrays or tensors.
 
 import math
 
+from lib.core.options import START
 from lib.measure.cost import SHAPES
-from lib.model.options import START
 
 TOKENS = 128
 OPEN = 1 / (1 + math.exp(-START))  # A gate that is on has this mask: 0.9933.

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import scipy
 
+from lib.core import disk
 from lib.measure import compare, stats
-from lib.runs import paths
 
 MATCH = 0.5  # A run matches a score that it misses by at most so many points (claim B3).
 RANKED = 12  # A rank correlation takes at least so many things (claim E4).
@@ -248,7 +248,7 @@ def speed_up(parts, _, name):
 
 
 MEASURES = {
-    name: Measure(**told) for name, told in paths.toml(Path(__file__).with_suffix(".toml")).items()
+    name: Measure(**told) for name, told in disk.toml(Path(__file__).with_suffix(".toml")).items()
 }
 EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps, swing)
 WHOLE = (rank_correlation, speed_up, variance_ratio)

@@ -11,8 +11,8 @@ score would mean something.
 
 import numpy as np
 
+from lib.core.names import Refused, known
 from lib.measure.stats import predicted, weighted_score
-from lib.runs.spec import known
 
 CORRELATIONS = ("pearson", "spearman")
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
@@ -23,19 +23,17 @@ def score(name, predictions, labels):
 
     It is computed by the function that verdicts use, with each row counted once. F1 is that of
     class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any number of classes.
-    Raises ValueError for an unknown name, and for what cannot be scored.
+    Raises Refused for an unknown name, and for what cannot be scored.
     """
     known("metric", name, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
-        raise ValueError(
-            "a prediction or a label is not finite: a model diverged, or a file is bad"
-        )
+        raise Refused("a prediction or a label is not finite: a model diverged, or a file is bad")
     said = predicted(said)
     if not len(true) or said.shape != true.shape:
-        raise ValueError(f"predictions {said.shape} do not fit labels {true.shape}, or no rows")
+        raise Refused(f"predictions {said.shape} do not fit labels {true.shape}, or no rows")
     if true.min() < 0 and name not in CORRELATIONS:
-        raise ValueError(f"the label {true.min():g} is no class: the rows are of a test split?")
+        raise Refused(f"the label {true.min():g} is no class: the rows are of a test split?")
     return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
 
 

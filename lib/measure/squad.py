@@ -12,6 +12,8 @@ from collections import Counter
 
 import numpy as np
 
+from lib.core.names import Refused
+
 _MARKS = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -43,7 +45,7 @@ def score(predictions, answers):
     (Split.answers).
     """
     if not len(predictions):
-        raise ValueError("no questions to score")
+        raise Refused("no questions to score")
     cases, has = list(zip(predictions, answers, strict=True)), np.array(list(map(bool, answers)))
     parts = {"": np.ones_like(has)}
     if not has.all():

@@ -20,8 +20,8 @@ from math import inf
 import numpy as np
 import scipy
 
-from lib.runs.paths import sha
-from lib.runs.spec import known
+from lib.core.disk import sha
+from lib.core.names import Refused, known
 
 MARKS = ("exact", "span_f1")  # Each question has a mark of these metrics, and their mean counts.
 SEEDS = 3  # Fewer seeds prove nothing and have no interval.
@@ -100,7 +100,7 @@ def weighted_score(metric, said, labels, weights):
     """Return the metric of each of M models under each of D draws, [D, M]; 0 if it is undefined.
 
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N]. weights: how often
-    each draw has each example [D, N]. Raises ValueError for an unknown metric.
+    each draw has each example [D, N]. Raises Refused for an unknown metric.
     """
     said = [predicted(x) for x in said]
     if metric in MARKS:
@@ -235,12 +235,12 @@ def contrast(groups, coefficients):
 
     The mean of a group is one over tasks, and within a task over seeds, of the difference of a
     Pair. groups: lists of Pairs. All Pairs of a task share examples, their order, clusters and
-    metric. Groups have the same tasks, or none in common. Raises ValueError where they do not fit
+    metric. Groups have the same tasks, or none in common. Raises Refused where they do not fit
     together.
     """
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
     if not pairs or len(pairs) < sum(map(len, groups)):
-        raise ValueError("a comparison needs at least one pair, and each task and seed once")
+        raise Refused("a comparison needs at least one pair, and each task and seed once")
     tasks, seeds = (sorted({key[i] for key in pairs}) for i in (1, 2))
     shape = (len(groups), len(tasks), len(seeds))
     seen, values, left_out = np.zeros(shape, bool), np.zeros(shape), {}
@@ -253,7 +253,7 @@ def contrast(groups, coefficients):
             same = np.array_equal(pair.labels, first.labels)
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
-                raise ValueError(f"{task}: all pairs must share examples, clusters and the metric")
+                raise Refused(f"{task}: all pairs must share examples, clusters and the metric")
         scores = left_out_scores([*of_task.values()])
         rows = (
             first.labels.tobytes(),

@@ -3,6 +3,8 @@
 It is the simplest control of all: it has no importance, no search and no new parts.
 """
 
+from lib.core.names import Refused
+
 
 def kept(shape, share):
     """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
@@ -21,7 +23,7 @@ def change(model, layers):
     """Remove all layers of a model but those with the numbers `layers`. Returns {"layers": how many
     stay}.
 
-    Raises ValueError for a list that is empty, is not rising, or names a layer that the model does
+    Raises Refused for a list that is empty, is not rising, or names a layer that the model does
     not have.
     """
     from torch import nn
@@ -30,6 +32,6 @@ def change(model, layers):
     total = len(encoder.layer)
     if not layers or sorted(set(layers)) != layers or not 0 <= layers[0] <= layers[-1] < total:
         allowed = f"give numbers from 0 to {total - 1}, rising"
-        raise ValueError(f"layer_dropping keeps the layers {layers}: {allowed}")
+        raise Refused(f"layer_dropping keeps the layers {layers}: {allowed}")
     encoder.layer = nn.ModuleList(encoder.layer[i] for i in layers)
     return {"layers": len(layers)}

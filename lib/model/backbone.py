@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from . import modeling
 from .mpnet import arrange, named
+from .options import Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
 
@@ -31,7 +32,7 @@ def headed(folder, head, outputs, dropout, seed):
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: the size of the head, where 1 is a
-    regression. dropout: the rate of all layers. Raises ValueError where the folder's head has
+    regression. dropout: the rate of all layers. Raises Refused where the folder's head has
     another size, and for a model that was operated on and has no such head.
     """
     folder, cls = Path(folder), architecture(folder)
@@ -39,10 +40,10 @@ def headed(folder, head, outputs, dropout, seed):
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
             there = model.config.num_labels
-            raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
+            raise Refused(f"{folder.name} has {there} outputs; the task needs {outputs}")
     elif operated(folder):
         told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise ValueError(f"{told}: start from a model of such a task, or from one before surgery")
+        raise Refused(f"{told}: start from a model of such a task, or from one before surgery")
     else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
@@ -87,7 +88,7 @@ def load(folder):
 
     It is in float32 and in eval mode. No random number is drawn. Where the weights are those of an
     encoder alone, the model is that, whatever head the configuration names (all-mpnet-base-v2 names
-    one of a masked LM). Raises ValueError where weights and configuration disagree, naming the
+    one of a masked LM). Raises Refused where weights and configuration disagree, naming the
     first tensors and the folder.
     """
     name = (architecture(folder).split() or ["AutoModel"])[0]
@@ -109,11 +110,11 @@ def opening(what, folder):
         yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{folder}: the {what} cannot be read ({why})") from None
+        raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
 
 
 def words(folder):
-    """Return the tokenizer of a folder. Raises ValueError naming the folder."""
+    """Return the tokenizer of a folder. Raises Refused naming the folder."""
     with opening("tokenizer", folder):
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -122,7 +123,7 @@ def fitting(cls, folder, new_head=False, **more):
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
     new_head: whether head and pooler may be absent; torch's random state then decides them. more:
-    further arguments of `from_pretrained`. Raises ValueError naming the first tensors that are
+    further arguments of `from_pretrained`. Raises Refused naming the first tensors that are
     missing, unknown, or of another size or type.
     """
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
@@ -138,7 +139,7 @@ def fitting(cls, folder, new_head=False, **more):
         wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
-        raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
+        raise Refused(f"{folder}: the weights do not fit the configuration: {listed}")
     return arrange(model).eval()
 
 

@@ -7,7 +7,7 @@ L layers, M kept heads.
 import torch
 from torch import nn
 
-from .options import known
+from .options import Refused, known
 from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
 
 
@@ -23,13 +23,13 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
     model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
 
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
-    Raises ValueError where M is not in 1..A, and where scores have another shape.
+    Raises Refused where M is not in 1..A, and where scores have another shape.
     """
     kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
     for number, layer in enumerate(layers(model)):
         total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
-            raise ValueError(f"cut to {heads!r} heads: keep 1 to {total}")
+            raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
         order = ranked(head_scores, model, number, total, "head")
         neurons = ranked(neuron_scores, model, number, ffn, "neuron")[: heads * ffn // total]
         narrow(layer, order[:heads], neurons, order, whole)
@@ -49,7 +49,7 @@ def ranked(scores, model, number, total, what):
         return torch.arange(total, device="cpu")  # A model may be built on the meta device.
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
-        raise ValueError(f"{why}{len(layers(model))} layers of {total} {what}s")
+        raise Refused(f"{why}{len(layers(model))} layers of {total} {what}s")
     return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
 
 
@@ -87,7 +87,7 @@ def keep(model, **wanted):
     and V; qk: dimensions of queries and keys; v: dimensions of values. The result equals the model
     with the context of the other heads and the activation of the other neurons set to zero.
 
-    Returns the counts {"heads": [L], ...}. Raises ValueError, naming the layer, where a list is
+    Returns the counts {"heads": [L], ...}. Raises Refused, naming the layer, where a list is
     empty, or has an index twice or one that does not exist.
     """
     there = layers(model)
@@ -97,7 +97,7 @@ def keep(model, **wanted):
             total = wide(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
-                raise ValueError(f"{why}of 0 to {total - 1}, each once")
+                raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(there):
         every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}
         chosen = {what: torch.tensor(lists[number], device="cpu") for what, lists in wanted.items()}

@@ -26,7 +26,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .options import known
+from .options import Refused, known
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class FormulaError(ValueError):
 class Node:
     """A Node is an operation with its operands. Two nodes are equal if they print alike.
 
-    Raises ValueError for a wrong number of operands.
+    Raises Refused for a wrong number of operands.
     """
 
     op: str  # It is a key of ARITY.
@@ -93,7 +93,7 @@ class Node:
 
     def __post_init__(self):
         if len(self.args) != ARITY.get(self.op):
-            raise ValueError(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
+            raise Refused(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
 
     def __str__(self):
         """Return the formula as text, which `parse` reads back as the same tree."""
@@ -158,7 +158,7 @@ def _read(part):
             return Node("mul", (_read(left), _read(right)))
         case ast.Call(ast.Name(name), operands, []):
             return Node(name, tuple(map(_read, operands)))
-    raise ValueError(f"{ast.unparse(part)!r} is neither x nor an operation on its operands")
+    raise Refused(f"{ast.unparse(part)!r} is neither x nor an operation on its operands")
 
 
 def evaluate(node, x, linears, functions, mismatch="truncate"):

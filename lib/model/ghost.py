@@ -33,7 +33,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import Ghost, stream
+from .options import Ghost, Refused, stream
 from .parts import layers, padding, real
 from .scores import raw, register
 
@@ -240,17 +240,17 @@ def whole(layer):
 
 
 def check(model, options):
-    """Raise ValueError where the options do not fit together, the model, or its other ghosts."""
+    """Raise Refused where the options do not fit together, the model, or its other ghosts."""
     first = layers(model)[0]
     heads, there = first.attention.self.num_attention_heads, present(first)
     options.fits(heads < model.config.num_attention_heads)
     for position in options.positions:
         if position in there or options.positions.count(position) > 1:
-            raise ValueError(f"position {position!r} has a ghost already: name each position once")
+            raise Refused(f"position {position!r} has a ghost already: name each position once")
     wanted = list(options.whole)
     if wanted != whole(first) and (wanted or not there.keys() & {"qk", "v"}):
         at, left = list(options.positions), whole(first)
-        raise ValueError(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
+        raise Refused(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
 
 
 def module(layer, position, options, generator, padding, total):
@@ -280,7 +280,7 @@ def add(model, seed=0, **options):
     """Put ghost modules into each layer (an operation).
 
     options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns {"modules":
-    their number, "parameters": extra ones}. Raises ValueError, before anything changes, for options
+    their number, "parameters": extra ones}. Raises Refused, before anything changes, for options
     that do not fit together or this model, and for a position that has a ghost already.
     """
     options = Ghost(**options)

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import stream
+from .options import Refused, stream
 from .parts import base, embedding_output, layers, padding, size
 
 EPS = 1e-12  # ELMo's code and BERT's LayerNorm have this value; the paper names none.
@@ -127,10 +127,10 @@ def add(model, norm, init, dropout=0.0, plain="", seed=0):
 
     plain: "mean" or "embedding" puts a control there in which nothing is learned.
 
-    Returns {"states", "parameters"}, both numbers. Raises ValueError for a model that has a mix.
+    Returns {"states", "parameters"}, both numbers. Raises Refused for a model that has a mix.
     """
     if present(model):
-        raise ValueError("this model has a layer mix already: it takes one")
+        raise Refused("this model has a layer mix already: it takes one")
     encoder, there = base(model), layers(model)
     states = len(there) + 1
     generator = torch.Generator().manual_seed(stream(seed, "mix"))

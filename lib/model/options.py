@@ -7,6 +7,15 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Literal, get_args, get_origin
 
+
+class Refused(ValueError):
+    """Refused is raised where a reader's value, file or machine does not do; the message says why.
+
+    It names the value, what is allowed and a fix. A command prints it in one line, and keeps the
+    traceback of all other errors.
+    """
+
+
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 START = 5.0  # Before a search every gate has this alpha.
 FACTOR = 128  # The factorised token table has so many channels (MobileBERT).
@@ -22,19 +31,19 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
 def one_of(owner, name, value, allowed):
-    """Raise ValueError unless the value is allowed; it names the option and what is allowed."""
+    """Raise Refused unless the value is allowed; it names the option and what is allowed."""
     if value not in allowed:
-        raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+        raise Refused(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
 
 
 def known(what, name, allowed):
-    """Raise ValueError unless a name is allowed; it tells the nearest allowed one."""
+    """Raise Refused unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:
         return
     folded = {str(each).lower(): each for each in allowed}
     near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
-    raise ValueError(
+    raise Refused(
         f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
     )
 
@@ -61,7 +70,7 @@ class Option:
 
     An annotation is a type, a number with its bounds (such as `Count`), a Literal of the allowed
     values, or a tuple of these. An int may stand for a float, and stays an int. A list, which JSON
-    has for a tuple, becomes a tuple. Raises ValueError naming the field, its value and what is
+    has for a tuple, becomes a tuple. Raises Refused naming the field, its value and what is
     allowed.
     """
 
@@ -85,14 +94,14 @@ class Option:
                         raise self.refused(name, f"it must be {words}")
 
     def typed(self, name, kind, words):
-        """Raise ValueError where a field is of another type; a bool is no number."""
+        """Raise Refused where a field is of another type; a bool is no number."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
             raise self.refused(name, f"it must be {words}")
 
     def refused(self, name, why):
-        """Return the ValueError that names a field, its value and what is allowed."""
-        return ValueError(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
+        """Return the Refused that names a field, its value and what is allowed."""
+        return Refused(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ class Ghost(Option):
         return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned):
-        """Raise ValueError where kind, positions, features and cut do not go together.
+        """Raise Refused where kind, positions, features and cut do not go together.
 
         pruned: whether the model has lost heads.
         """
@@ -142,4 +151,4 @@ class Ghost(Option):
         elif self.features > 1 and not set(self.positions) <= {"o", "ffn2"}:
             wrong = f"features is {self.features}; more than one is defined at 'o' and 'ffn2' only"
         if wrong:
-            raise ValueError(wrong)
+            raise Refused(wrong)

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate, parse
+from .options import Refused
 from .parts import base, layers, size
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
@@ -63,13 +64,13 @@ class Stack(nn.Module):
     def use(self, formula, count, inner, mismatch):
         """Choose the active part: the first `count` networks, and their first `inner` channels.
 
-        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises ValueError where
+        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused where
         the stack is smaller.
         """
         there = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > there:
             found = f"a stack of {len(self.networks)} networks of {there} channels"
-            raise ValueError(f"{found} cannot run {count} of {inner}: choose a smaller net")
+            raise Refused(f"{found} cannot run {count} of {inner}: choose a smaller net")
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch
 

@@ -9,7 +9,7 @@ import re
 import transformers
 
 from . import backbone
-from .options import FACTOR
+from .options import FACTOR, Refused
 from .parts import layers, surgery
 
 
@@ -19,11 +19,11 @@ def as_json(net):
 
 
 def of(model):
-    """Return the net that a model was built for, as JSON. Raises ValueError without stacks."""
+    """Return the net that a model was built for, as JSON. Raises Refused without stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
             return op["net"]
-    raise ValueError(f"this {type(model).__name__} has no stacks of feed-forward networks")
+    raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
 def build(net, cls=transformers.BertModel, like=None, **config):
@@ -56,7 +56,7 @@ def choose(model, wanted=None):
 
     The first networks of each stack run, with the first channels of each network and the net's
     formulas. No weight is changed. Channels out of use get a gradient of zero, so AdamW's momentum
-    and decay still move them. Networks out of use get no gradient, and stay. Raises ValueError
+    and decay still move them. Networks out of use get no gradient, and stay. Raises Refused
     where the net has other layers, or larger ones.
     """
     wanted = of(model) if wanted is None else as_json(wanted)
@@ -74,7 +74,7 @@ def inherit(student, source):
     heads of 45, which it reads as twelve of 30.
 
     Returns the names of the student's tensors that the source does not have, which stay as they
-    were. Raises ValueError for a tensor or a number of layers that does not fit, and for another
+    were. Raises Refused for a tensor or a number of layers that does not fit, and for another
     vocabulary.
     """
     words = [m.config.vocab_size for m in (student, source)]
@@ -82,7 +82,7 @@ def inherit(student, source):
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
         sizes = f"words and layers {[*zip(words, depths, strict=True)]} of student and source"
-        raise ValueError(f"{sizes}: take the same vocabulary, and a multiple of the layers")
+        raise Refused(f"{sizes}: take the same vocabulary, and a multiple of the layers")
     there = {as_stack(plain(name, source)): value for name, value in source.state_dict().items()}
     left = []
     for name, value in student.state_dict().items():
@@ -95,7 +95,7 @@ def inherit(student, source):
         block = larger[tuple(slice(n) for n in value.shape)]
         if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
             why = "the source must be at least as large, and have as many outputs"
-            raise ValueError(f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}")
+            raise Refused(f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}")
         value.copy_(block)
     return left
 

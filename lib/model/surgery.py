@@ -18,7 +18,7 @@ from .ghost import add as ghost
 from .int8 import quantise
 from .mix import add as mix
 from .mpnet import arrange
-from .options import known
+from .options import Refused, known
 from .parts import surgery
 from .stack import stack, trigram
 
@@ -40,7 +40,7 @@ def operate(model, op, **more):
     """Do one operation, add it to the model's list, and return its report.
 
     more: arguments that the list does not have, such as the scores of a cut or the seed of a ghost.
-    Raises ValueError, before anything changes, for an unknown operation, and for one that cannot
+    Raises Refused, before anything changes, for an unknown operation, and for one that cannot
     come after an earlier one.
     """
     name = op.get("op")
@@ -49,7 +49,7 @@ def operate(model, op, **more):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
-            raise ValueError(f"{name} after {done['op']}: leave one out")
+            raise Refused(f"{name} after {done['op']}: leave one out")
     report = change(arrange(model), **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report
@@ -59,7 +59,7 @@ def function(name):
     """Return the function of an operation.
 
     It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or in an
-    exported folder. Raises ValueError for an unknown name.
+    exported folder. Raises Refused for an unknown name.
     """
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):

@@ -24,17 +24,18 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.display import display
 
+from lib.cluster import sweep
+from lib.core import disk, paths
+from lib.core.execute import commit
+from lib.core.store import Store
 from lib.measure import compare
-from lib.page import checks, notebook, plot, report
 from lib.page import claims as source
+from lib.page import lists, notebook, plot, report
 from lib.page.seeds import seeded
 from lib.page.tables import Runs, collect, compared, digits, escaped, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.papers import grids
 from lib.papers import planned as plans
-from lib.runs import paths, sweep
-from lib.runs.execute import commit
-from lib.runs.store import Store
 
 ENVIRONMENT.filters["escaped"] = escaped
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
@@ -201,7 +202,7 @@ class Page:
             figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
         svg = drawn(figure)
         self._write(f"{stem}.svg", svg)
-        with paths.whole(self.folder / f"{stem}.png") as place:
+        with disk.whole(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
@@ -211,7 +212,7 @@ class Page:
         return f"{self.id}.{name}" if name else self.id
 
     def _write(self, name, text):
-        paths.write(self.folder / name, paths.scrubbed(text))
+        disk.write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
     def finish(self, checks=(), *deviations, claims=None, answer=()):
@@ -273,7 +274,7 @@ def caveats(runs):
         if str(profile) in source.SCALES and len(frame):
             lines += compare.strays(frame, grids.metrics(profile))
             tasks = set(frame["task"]) if "task" in frame else set()
-            for row in checks.lines("untouched"):
+            for row in lists.lines("untouched"):
                 if (
                     row["profile"] == str(profile)
                     and row["task"] in tasks
@@ -291,7 +292,7 @@ def start(name, namespace):
     """Open the page of notebook `name` in its bootstrap cell.
 
     The variable `profile` of the notebook becomes one with the reader's own data and model, where
-    the parameters name some. Raises ValueError or TypeError for a parameter that is misspelt,
+    the parameters name some. Raises Refused or TypeError for a parameter that is misspelt,
     mistyped or impossible, also for one that papermill injected.
 
     namespace: the globals of the kernel.

@@ -11,97 +11,20 @@ The module is free of torch.
 
 import math
 import statistics
-from csv import DictReader
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
 
 from lib import data
+from lib.core import options
+from lib.core.names import Refused
+from lib.core.spec import ancestry
 from lib.measure import cost
-from lib.measure.cells import parse_seeds
-from lib.runs.paths import PUBLISHED
-from lib.runs.spec import ancestry
-from lib.train import options
+from lib.page.lists import claims, lines
 
-PAPERS = {
-    "ghostbert": "GhostBERT",
-    "efficientbert": "EfficientBERT",
-    "bermo": "BERMo",
-    "nas": "NAS pruning",
-}
 # A Spec leaves out a default; it stands in the class of options by its place in the Spec.
 OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.Warmup}
 OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": options.Gates}
-
-
-@cache
-def lines(name):
-    """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims".
-
-    A plan or a list of trials that is not written has no rows.
-    """
-    path = PUBLISHED / f"{name}.csv"
-    if name.startswith(("plan_", "trials_")) and not path.exists():
-        return []
-    with path.open() as file:
-        return list(DictReader(file))
-
-
-@cache
-def claims():
-    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper, ours last.
-
-    A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`. Seeds that
-    were added later stand behind them (`added.csv`).
-    """
-    found, plan = {}, {row["claim"]: row for row in lines("plan")}
-    for paper in (*PAPERS, "own"):
-        for row in lines(f"{paper}/claims"):
-            found[row["id"]] = {"paper": paper, "planned": None} | row
-            if planned := plan.get(row["id"]):
-                first = int(planned["first_seed"])
-                seeds = f"{first} to {first + int(planned['seeds']) - 1}"
-                found[row["id"]] |= {"planned": planned, "seeds": seeds}
-    for row in lines("added"):
-        found[row["claim"]]["seeds"] += f", {row['seeds']}"
-    return found
-
-
-def seeds(claim, scale="mini"):
-    """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
-    if scale == "mini":
-        return parse_seeds(claims()[claim]["seeds"])
-    own = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
-    found = set()
-    for row in (row for row in own if row["word"] == "planned"):
-        first = int(row["first_seed"])
-        found |= {*range(first, first + int(row["seeds"]))}
-    return tuple(sorted(found))
-
-
-@cache
-def cell_lines():
-    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest, same_as."""
-    every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
-    return {(row["claim"], row["cell"]): row for row in every}
-
-
-def described(claim, cell):
-    """Return the row of `cells.csv` of a cell."""
-    return cell_lines()[claim, cell]
-
-
-def interests(claim):
-    """Return {(cell, task): the smallest effect of interest that the plan names}.
-
-    The task is "" where it is that of all tasks.
-    """
-    found = {}
-    for (id, cell), row in cell_lines().items():
-        for part in filter(None, row["interest"].split("; ") if id == claim else ()):
-            task, _, value = part.rpartition("=")
-            found[cell, task] = float(value)
-    return found
 
 
 def effects(claim):
@@ -145,7 +68,7 @@ class Cells:
             exact = [each for each in at if each[1][column] == key]
             at = exact or [each for each in at if key == "*" or each[1][column].startswith(key)]
         if not at:
-            raise ValueError(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
+            raise Refused(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
         return at
 
     def col(self, table, column, *keys):
@@ -181,7 +104,7 @@ def setting(page, step, path, **labels):
     """Return the set of values that a setting has at the profile `paper`: exact numbers, or text.
 
     The setting is read from the Specs of a step that the grid of a page makes, and from all Specs
-    that these rest on. Raises ValueError where no Spec has it.
+    that these rest on. Raises Refused where no Spec has it.
 
     path: the place of the setting in the arguments of the step, such as "train.epochs".
 
@@ -198,7 +121,7 @@ def setting(page, step, path, **labels):
             values = [each.get(name, default) for each in ghosts]
         found |= {number(str(value)) for value in values if value is not None}
     if not found:
-        raise ValueError(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
+        raise Refused(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
     return found
 
 

@@ -15,15 +15,15 @@ from math import inf, isfinite
 
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
+from lib.core import disk, paths
+from lib.core.names import known
+from lib.core.store import Store, run_lines
 from lib.measure import cells, claims, compare
-from lib.page import checks, notebook
+from lib.page import checks, lists, notebook
 from lib.page.seeds import SCALES as SCALES
 from lib.page.seeds import may_fail
 from lib.papers import efficientbert, ghostbert, grids, nas
 from lib.papers import planned as plans
-from lib.runs import paths
-from lib.runs.spec import known
-from lib.runs.store import Store, run_lines
 
 SCALE = "mini"
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
@@ -39,7 +39,7 @@ def rows(line, scale=SCALE, seeds=None):
     seeds: the planned seeds, unless others are given. Where no seeds are planned, they are the
     seeds of the pages.
     """
-    seeds = checks.seeds(line["id"], scale) if seeds is None else seeds
+    seeds = lists.seeds(line["id"], scale) if seeds is None else seeds
     return cells.named(cells.parsed(line["cells"]), at(line["artefact"], scale, tuple(seeds)))
 
 
@@ -78,7 +78,7 @@ def judged(names=None, store=None, scale=SCALE):
     """Return {id: Verdict} of some claims, or of all.
 
     The p of each cell is corrected over all cells of its paper at the profile. `verdicts.csv` has
-    the p of the cells of other claims. Raises ValueError for an unknown claim, with the nearest
+    the p of the cells of other claims. Raises Refused for an unknown claim, with the nearest
     one.
 
     scale: a profile with recorded runs, or paper.
@@ -86,9 +86,9 @@ def judged(names=None, store=None, scale=SCALE):
     store, found = store or Store(), {}
     look = cache(store.found)
     with threadpool_limits(1):  # The products are small, so more threads would only wait.
-        for name in checks.claims() if names is None else names:
-            known("claim", name, checks.claims())
-            found[name] = judge(checks.claims()[name], scale, look)
+        for name in lists.claims() if names is None else names:
+            known("claim", name, lists.claims())
+            found[name] = judge(lists.claims()[name], scale, look)
     return corrected(found, scale)
 
 
@@ -134,8 +134,8 @@ def by_seeds(line, scale):
     """
     found = {}
     for cell in cells.parsed(line["cells"]):
-        same = checks.described(line["id"], cell.text)["same_as"]
-        seeds = checks.seeds(same or line["id"], scale)
+        same = lists.described(line["id"], cell.text)["same_as"]
+        seeds = lists.seeds(same or line["id"], scale)
         found.setdefault(seeds, []).append(cell)
     return found
 
@@ -146,7 +146,7 @@ def setting(line, scale, planned):
         grids.metrics(scale, COLUMNS.get(line["paper"], ())),
         scale,
         checks.effects(line["id"]),
-        checks.interests(line["id"]),
+        lists.interests(line["id"]),
         grids.LEVEL.get(scale, {}),
         planned,
         may_fail(line),
@@ -155,7 +155,7 @@ def setting(line, scale, planned):
 
 def described(result):
     """Return a Result with its cell in words."""
-    told = checks.described(result.claim, result.cell.text)
+    told = lists.described(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in told["sentence"]:
         place = ""
@@ -193,7 +193,7 @@ def computed(line):
         told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
     elif not isinstance(found, bool | str | list):
         told = f"{float(found):.6g} computed, {line['value']} printed"
-    lines = checks.lines("inconsistencies")
+    lines = lists.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
     note = "; ".join(notes) * (word != equal)
     return claims.Verdict(line["id"], note=note, word=word, measured=told)
@@ -210,18 +210,18 @@ def counted_once(by_id, scale):
     for row in recorded():
         mine = row["profile"] == scale and row["claim"] not in by_id
         if mine and row["low"] and not (row["same_as"] or row["beside"]):
-            if checks.claims()[row["claim"]]["role"] in ROLES[:2]:
+            if lists.claims()[row["claim"]]["role"] in ROLES[:2]:
                 region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
                 numbers = map(float, (row["estimate"], row["low"]))
                 first.setdefault((row["task"], row["unit"], region, *numbers), row["claim"])
-    for id in sorted(by_id, key=lambda id: checks.claims()[id]["role"] not in ROLES[:2]):
+    for id in sorted(by_id, key=lambda id: lists.claims()[id]["role"] not in ROLES[:2]):
         results = list(by_id[id].results)
         for i, r in enumerate(results):
             if r.estimate and r.unit.startswith("points") and not (r.beside or r.same_as):
                 numbers = round(r.estimate.mean, 8), round(r.estimate.low, 8)
                 key = r.task, r.unit, r.cell.bounds, *numbers
                 other = first.setdefault(key, id)
-                if other != id and checks.claims()[id]["role"] == "finding":
+                if other != id and lists.claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
         result[id] = replace(by_id[id], results=tuple(results))
     return result
@@ -231,8 +231,8 @@ def corrected(by_id, scale=SCALE):
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
     result = counted_once(by_id, scale)
     by_id = dict(result)
-    for paper in (*checks.PAPERS, "own"):
-        ids = [id for id in by_id if checks.claims()[id]["paper"] == paper and by_id[id].results]
+    for paper in (*lists.PAPERS, "own"):
+        ids = [id for id in by_id if lists.claims()[id]["paper"] == paper and by_id[id].results]
         others = [
             float(row["p"])
             for row in recorded()
@@ -247,7 +247,7 @@ def corrected(by_id, scale=SCALE):
 
 def central(paper=None):
     """Return the ids of the central claims of a paper, or of all papers."""
-    own = checks.claims().items()
+    own = lists.claims().items()
     return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
 
 
@@ -258,7 +258,7 @@ def of_page(page):
     """
     return [
         id
-        for id, line in checks.claims().items()
+        for id, line in lists.claims().items()
         if page in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
@@ -268,8 +268,8 @@ def of_page(page):
 
 def twin(id):
     """Return whether each comparison of a claim is counted by another claim."""
-    parts = cells.parsed(checks.claims()[id]["cells"])
-    return bool(parts) and all(checks.described(id, cell.text)["same_as"] for cell in parts)
+    parts = cells.parsed(lists.claims()[id]["cells"])
+    return bool(parts) and all(lists.described(id, cell.text)["same_as"] for cell in parts)
 
 
 # ---- THE TABLES OF THE RECORDS
@@ -309,14 +309,14 @@ def digest(page):
     """
     names = {row["run"] for row in run_lines() if row["page"] == page}
     recorded_names = sorted(name for name in names if (paths.records_root() / name).exists())
-    own = checks.claims() if page in SUMMARIES.split() else of_page(page)
+    own = lists.claims() if page in SUMMARIES.split() else of_page(page)
     keys = "claim cell task profile estimate low high word".split()
     rows = [
         [row[key] for key in keys] + [bool(row["holm"]) and float(row["holm"]) < claims.ALPHA]
         for row in recorded()
         if row["claim"] in own
     ]
-    return paths.key_of(recorded_names, rows)[:12]
+    return disk.key_of(recorded_names, rows)[:12]
 
 
 def lines(by_id):
@@ -324,10 +324,10 @@ def lines(by_id):
 
     `family` is the paper where the p of the cell is corrected, and empty where it is not.
     """
-    plan = {(r["claim"], r["cell"], r["task"]): r for r in checks.lines("plan_words")}
+    plan = {(r["claim"], r["cell"], r["task"]): r for r in lists.lines("plan_words")}
     found = []
     for id, verdict in by_id.items():
-        paper = checks.claims()[id]["paper"]
+        paper = lists.claims()[id]["paper"]
         for r in verdict.results:
             e, none = r.estimate, ("", "", "")
             sizes = (e.mean, e.low, e.high) if e and not r.reason else none
@@ -348,7 +348,7 @@ def lines(by_id):
 
 def checked(by_id):
     """Return the rows of `arithmetic.csv`: each printed number that is computed again."""
-    about = {id: [line[key] for key in CHECKED[1:4]] for id, line in checks.claims().items()}
+    about = {id: [line[key] for key in CHECKED[1:4]] for id, line in lists.claims().items()}
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
 
@@ -390,7 +390,7 @@ def texts(by_id):
 
     The part README is what README shows.
     """
-    untouched = next(row for row in checks.lines("untouched") if row["split"] == "dev")
+    untouched = next(row for row in lists.lines("untouched") if row["split"] == "dev")
     fields = dict(by_id) | {"IN_ONE_LINE": in_one_line(by_id), "UNTOUCHED": untouched["spearman"]}
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
     filled = (part.strip().format_map(fields) for part in parts)

@@ -19,7 +19,7 @@ NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 def readable(markdown):
     """Return the Markdown text of a cell as a page shows it; code stays as it is.
 
-    Raises ValueError where matplotlib cannot set an equation.
+    Raises Refused where matplotlib cannot set an equation.
     """
     parts = CODE.split(linked(markdown, "html"))
     parts[::2] = [EQUATION.sub(drawn, part) for part in parts[::2]]

@@ -17,14 +17,16 @@ from collections import Counter
 from contextlib import suppress
 from itertools import chain, groupby, zip_longest
 
+from lib.cluster import sweep
+from lib.core import disk, processor
+from lib.core.names import known
+from lib.core.spec import ancestry, from_json
+from lib.core.steps import STEPS
+from lib.core.store import Store
 from lib.measure.cells import parse_seeds
-from lib.page import checks, notebook
+from lib.page import lists, notebook
 from lib.page.claims import SCALE, recorded, rows
 from lib.papers import grids, planned
-from lib.runs import paths, processor, sweep
-from lib.runs.spec import ancestry, from_json, known
-from lib.runs.store import Store
-from lib.steps import STEPS
 
 # Pages show the runs of these steps beside the networks that they found.
 BESIDE = ("search", "nas_search", "random_architecture")
@@ -33,9 +35,9 @@ BESIDE = ("search", "nas_search", "random_architecture")
 def chosen(names=()):
     """Return the rows of claims.csv with these ids, or all central claims and our own questions.
 
-    Raises ValueError for an unknown claim, with the nearest one.
+    Raises Refused for an unknown claim, with the nearest one.
     """
-    there = {id: c for id, c in checks.claims().items() if c["role"] in ("central", "own")}
+    there = {id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")}
     return list(grids.picked("claim", there, names).values())
 
 
@@ -56,7 +58,7 @@ def cells(claim, store=None):
 
 def rounds(claims, store=None):
     """Return the Specs of the claims in the order in which they are made, each once."""
-    plan = [row["claim"] for name in ("plan", "plan_fair") for row in checks.lines(name)]
+    plan = [row["claim"] for name in ("plan", "plan_fair") for row in lists.lines(name)]
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     by_round = zip_longest(*(cells(claim, store).values() for claim in order), fillvalue=())
     return list(dict.fromkeys(chain(*chain(*by_round))))
@@ -68,7 +70,7 @@ def rounds(claims, store=None):
 def lines(profile: str, names=()) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
-    Raises ValueError for a profile without a plan, and for an id that its plan lacks, with the
+    Raises Refused for a profile without a plan, and for an id that its plan lacks, with the
     nearest one.
     """
     known("profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)])
@@ -153,8 +155,8 @@ class SavedWeights:
     def give_back(self, spec):
         """Delete the weights of a run, unless another run that is being made reads them."""
         for part in self.store.parts():
-            with suppress(OSError, paths.Damaged, KeyError, TypeError):
-                body = paths.read_json(part / "spec.json")
+            with suppress(OSError, disk.Damaged, KeyError, TypeError):
+                body = disk.read_json(part / "spec.json")
                 names = [each.name for each in from_json(body).parents.values()]
                 if spec.name in names and self.store.unfinished(part)["state"] == "running":
                     return

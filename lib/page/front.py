@@ -5,8 +5,8 @@ and what each of its pages answers. It is free of torch.
 import re
 from typing import TYPE_CHECKING
 
-from lib.page import checks, claims, notebook, verdicts
-from lib.runs import paths
+from lib.core import paths
+from lib.page import claims, lists, notebook, verdicts
 
 if TYPE_CHECKING:  # Grids are free of pandas.
     import pandas as pd
@@ -20,7 +20,7 @@ def row(paper: str) -> str:
 
 
 def title(paper: str) -> str:
-    return checks.PAPERS[paper]
+    return lists.PAPERS[paper]
 
 
 def pages(paper: str) -> "pd.DataFrame":
@@ -41,7 +41,7 @@ def pages(paper: str) -> "pd.DataFrame":
             for r in claims.recorded()
             if r["claim"] in ids and r["low"] and r["family"] and leads(r["claim"], name)
         ]
-        rows.sort(key=lambda r: checks.claims()[r["claim"]]["role"] != "central")
+        rows.sort(key=lambda r: lists.claims()[r["claim"]]["role"] != "central")
         answer = f"{rows[0]['sentence']}: {rows[0]['shown']}: {rows[0]['word']}" if rows else "–"
         lines.append(
             {"page": notebook.title(path), "asks": asked(path), "answer": answer, "name": name}
@@ -51,7 +51,7 @@ def pages(paper: str) -> "pd.DataFrame":
 
 def leads(claim: str, page: str) -> bool:
     """Return whether a claim answers a page: a central one, or one that stands there alone."""
-    line = checks.claims()[claim]
+    line = lists.claims()[claim]
     return line["role"] == "central" or line["artefact"] == page
 
 

@@ -2,11 +2,11 @@
 
 import re
 
+from lib.core import paths
+from lib.core.store import Run, run_lines
 from lib.page.artefact import Page
 from lib.page.tables import Runs
 from lib.papers import ghostbert
-from lib.runs import paths
-from lib.runs.store import Run, run_lines
 
 FRONTIER = "91_frontier"
 COLUMNS = {

@@ -1,4 +1,4 @@
-"""This module starts the kernel of a page: it is forked as workers are (lib.runs.executors).
+"""This module starts the kernel of a page: it is forked as workers are (lib.cluster.executors).
 
 So it has the imports of workers from the start. It ends with the process that asked for it. Where
 nothing is forked, jupyter_client starts the kernel.
@@ -10,7 +10,7 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 
-from lib.runs import executors
+from lib.cluster import executors
 
 
 class Forked(LocalProvisioner):

@@ -13,13 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+from lib.core import disk, paths
+from lib.core.names import Refused, known, one_line
+from lib.core.store import say
 from lib.page.seeds import seeded
 from lib.papers import grids
 from lib.papers import planned as planned_rows
-from lib.runs import paths
-from lib.runs.execute import one_line
-from lib.runs.spec import known
-from lib.runs.store import say
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # A command sets this variable to the place of a page, as JSON. Then no run is made and no widget
@@ -44,7 +43,7 @@ class Parameter:
 def find(patterns=()):
     """Return the notebooks whose names match one of the patterns, or all notebooks.
 
-    A pattern is a part of a name, or a glob. Raises ValueError for a pattern without a match, with
+    A pattern is a part of a name, or a glob. Raises Refused for a pattern without a match, with
     the nearest notebook.
     """
     there, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
@@ -62,7 +61,7 @@ FIX = "take it from git, or delete it"
 
 
 def cells(path):
-    """Return {tag: source} of the tagged cells. Raises ValueError where the file is no notebook."""
+    """Return {tag: source} of the tagged cells. Raises Refused where the file is no notebook."""
     try:
         found = {}
         for cell in json.loads(Path(path).read_bytes())["cells"]:
@@ -71,29 +70,29 @@ def cells(path):
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
-        raise ValueError(f"{why}; fix: {FIX}") from None
+        raise Refused(f"{why}; fix: {FIX}") from None
 
 
 def title(path):
-    """Return the first heading of a notebook, without its mark. Raises ValueError without one."""
+    """Return the first heading of a notebook, without its mark. Raises Refused without one."""
     for line in cells(path).get("title", "").splitlines()[:1]:
         return line.lstrip("# ")
-    raise ValueError(f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}")
+    raise Refused(f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}")
 
 
 def parameters(path):
     """Return {name: Parameter} of the `parameters` cell: annotated values, one comment each.
 
-    Raises ValueError where there is no such cell.
+    Raises Refused where there is no such cell.
     """
     source, values = cells(path).get("parameters"), {}
     if source is None:
-        raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'; fix: {FIX}")
+        raise Refused(f"{paths.shown(path)} has no cell tagged 'parameters'; fix: {FIX}")
     try:
         exec(source, values)
     except Exception as error:
         why = f"{paths.shown(path)}, its cell tagged 'parameters': {one_line(error)}"
-        raise ValueError(f"{why}; fix: {FIX}") from None
+        raise Refused(f"{why}; fix: {FIX}") from None
     about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
     return {
         name: Parameter(*(get_args(kind) or (kind,)), values[name], about.get(name, ""))
@@ -104,18 +103,18 @@ def parameters(path):
 def check(path, values):
     """Return the given values of parameters, with defaults for the others.
 
-    Raises ValueError for an unknown name, with the nearest one, and for a value that cannot be.
+    Raises Refused for an unknown name, with the nearest one, and for a value that cannot be.
     """
     declared, of = parameters(path), f"of {Path(path).stem}"
     for name, value in values.items():
         known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
-            raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
+            raise Refused(f"parameter {name} {of} is {value!r}: {why}")
         if name == "profile":
             known(f"profile {of}", value, grids.PROFILES)
             if not planned_rows.has(value, Path(path).stem):
                 there = ", ".join(planned_rows.pages(value))
-                raise ValueError(f"{Path(path).stem} has no rows at {value}: take one of {there}")
+                raise Refused(f"{Path(path).stem} has no rows at {value}: take one of {there}")
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
@@ -171,7 +170,7 @@ def planned(path, values, looked_up=True):
         raise
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
-        raise ValueError(f"{Path(path).stem}: {why}") from error
+        raise Refused(f"{Path(path).stem}: {why}") from error
     found = {name: rows for name, rows in names.items() if is_grid(rows)}
     if values.get("seeds") or isinstance(names["profile"], grids.Own):
         return found
@@ -217,7 +216,7 @@ def kept(path):
         if "parameters" not in cell["metadata"].get("tags", [])
     ]
     defaults = {name: each.default for name, each in parameters(path).items()}
-    return {"parameters": defaults, "cells": paths.sha(json.dumps(others).encode())[:16]}
+    return {"parameters": defaults, "cells": disk.sha(json.dumps(others).encode())[:16]}
 
 
 def committed():
@@ -225,7 +224,7 @@ def committed():
     if not paths.COMMITTED.exists():
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
-    found = paths.read_json(paths.COMMITTED, fix)
+    found = disk.read_json(paths.COMMITTED, fix)
     with suppress(TypeError, KeyError, AttributeError):
         if all(
             re.fullmatch(r"\w[\w.-]*", n)
@@ -235,20 +234,20 @@ def committed():
         ):
             return found
     told = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
-    raise paths.Damaged(f"{told}; fix: {fix}")
+    raise disk.Damaged(f"{told}; fix: {fix}")
 
 
 def tidy():
     """Normalise every notebook and note what is committed of it. Return the files that changed.
 
-    Raises ValueError for a file that is no notebook, before any is written.
+    Raises Refused for a file that is no notebook, before any is written.
     """
     for path in find():
         cells(path)
     there = {path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
-        paths.write(path, normalised(path.read_text()))
-    paths.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+        disk.write(path, normalised(path.read_text()))
+    disk.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
     return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != there.get(path)]
 
 
@@ -282,7 +281,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = paths.sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
+    key = disk.sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 

@@ -16,11 +16,12 @@ from dataclasses import replace
 
 from tqdm import tqdm
 
-from lib.page import checks, notebook, verdicts
+from lib.cluster import executors
+from lib.core import disk, paths
+from lib.core.names import one_line
+from lib.page import lists, notebook, verdicts
 from lib.page.sheet import Sheet, fingerprint, made_of, make
 from lib.papers import grids, planned
-from lib.runs import executors, paths
-from lib.runs.execute import one_line
 
 
 class Book:
@@ -40,7 +41,7 @@ class Book:
                 filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
                 left = set(store.missing(notebook.wanted(found)))
                 sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
-            except paths.Damaged:
+            except disk.Damaged:
                 raise
             except ValueError as error:  # A damaged notebook stops its own page alone.
                 sheet = Sheet(path, paths.FIGURES / profile[:])
@@ -145,11 +146,11 @@ def publish(profile, sheets=(), working=False):
     sections = {name: [] for name in verdicts.HEADINGS}
     for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
-        paper = checks.PAPERS.get(sheet.path.stem.partition("_")[0], "The workbook")
+        paper = lists.PAPERS.get(sheet.path.stem.partition("_")[0], "The workbook")
         sections["Experiments" if sheet.differs else paper].append(shown)
     index = verdicts.ENVIRONMENT.get_template("index.html.j2")
     text = index.render(profile=profile, sections=sections, working=working)
-    paths.write(folder / "index.html", text)
+    disk.write(folder / "index.html", text)
 
 
 def card(sheet, profile, working):

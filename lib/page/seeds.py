@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib.measure import cells
-from lib.page import checks
+from lib.page import lists
 
 SCALES = ("mini", "base")  # These profiles have plans and records.
 
@@ -26,11 +26,11 @@ class Planned:
 def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     """Return the cells of all claims that name a page and have planned seeds at a profile."""
     found = []
-    for claim, line in checks.claims().items():
+    for claim, line in lists.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
             for cell in cells.parsed(line["cells"]):
-                same = checks.described(claim, cell.text)["same_as"]
-                if seeds := checks.seeds(same or claim, scale):
+                same = lists.described(claim, cell.text)["same_as"]
+                if seeds := lists.seeds(same or claim, scale):
                     found.append(Planned(claim, cell, seeds, may_fail(line)))
     return tuple(found)
 

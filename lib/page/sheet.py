@@ -15,10 +15,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from lib.core import disk, paths
+from lib.core.names import Refused, one_line
+from lib.core.store import run_lines, say
 from lib.page import equation, notebook, verdicts
-from lib.runs import paths
-from lib.runs.execute import one_line
-from lib.runs.store import run_lines, say
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
@@ -31,7 +31,7 @@ ROW, COLUMN = 'scope="row"', 'scope="col"'
 def code():
     """Return the digest of the code, of the published numbers, and of what was found."""
     files = {file for each in CODE.split() for file in paths.ROOT.glob(each)}
-    return paths.sha(b"".join(file.read_bytes() for file in sorted(files)))
+    return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 @cache
@@ -54,7 +54,7 @@ def fingerprint(sheet, store):
     for row in sum(sheet.grids.values(), []):
         run = store.found(row["spec"])["run"]
         results.append([row["spec"].name, (run.name, run.origin, run.metrics) if run else None])
-    return paths.key_of(sheet.text, code(), results)
+    return disk.key_of(sheet.text, code(), results)
 
 
 @dataclass(eq=False)
@@ -108,8 +108,8 @@ def make(sheet, digest):
     execute(sheet)
     book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
     if body["profile"] == "mini" and not sheet.differs:
-        paths.write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
-    paths.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
+        disk.write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
+    disk.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
 
@@ -149,13 +149,13 @@ def execute(sheet):
         try:
             papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
-            raise RuntimeError(f"{error.ename}: {error.evalue}; {see}") from None
+            raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # A dead kernel raises errors of several kinds.
-            raise RuntimeError(f"the kernel died ({one_line(error)}); {see}") from None
+            raise Refused(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
-            paths.write(output, paths.scrubbed(draft.read_text()))
+            disk.write(output, paths.scrubbed(draft.read_text()))
     if not ledger.exists():
-        raise RuntimeError(f"the kernel died before its last cell; {see}")
+        raise Refused(f"the kernel died before its last cell; {see}")
 
 
 def shown_cells(cells):

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.measure.claims import Setting, unlearned
 from lib.measure.stats import paired_difference
 from lib.page.seeds import pair
 from lib.papers import grids
-from lib.runs.store import Store
 
 # A column of words or sentences has this style.
 WORDS = "text-align: left; white-space: normal"
@@ -31,7 +31,7 @@ def collect(rows, store=None, lost=None):
     """Return a grid's rows with the results of their Specs, as a DataFrame.
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one for each
-    metric. lost: what `lib.runs.sweep.make` returned, if it was called before. `error` names the
+    metric. lost: what `lib.cluster.sweep.make` returned, if it was called before. `error` names the
     root: the input that could not be made.
     """
     store, lines = store or Store(), []

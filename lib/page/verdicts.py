@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from lib.measure.claims import AGREES, CHECKS, NOT_MEASURED, READING, WORDS
-from lib.page import checks
+from lib.page import lists
 from lib.papers.grids import PROFILES
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -27,7 +27,7 @@ def slug(word):
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
 ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": READING}
 # The index has pages of no paper first, then the pages of each paper, then experiments.
-HEADINGS = ("The workbook", *checks.PAPERS.values(), "Experiments")
+HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
@@ -81,13 +81,13 @@ def answers(verdicts):
 
 def leads(verdict):
     """Return whether a Verdict is on a central claim or a question of our own."""
-    role = checks.claims().get(verdict.claim, {"role": "own"})["role"]
+    role = lists.claims().get(verdict.claim, {"role": "own"})["role"]
     return role in ("central", "own") and verdict.kind == "finding"
 
 
 def plain(verdict):
     """Return a Verdict as a page's JSON file has it: its sentence, and its cells as texts."""
-    claim = checks.claims().get(verdict.claim, {"says": "", "role": "own"})
+    claim = lists.claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",

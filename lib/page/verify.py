@@ -15,13 +15,13 @@ from itertools import zip_longest
 import pandas as pd
 
 from lib import data
+from lib.core import disk, paths
+from lib.core.names import one_line
 from lib.measure import metrics
-from lib.page import checks, claims, evidence, notebook
+from lib.page import checks, claims, evidence, lists, notebook
+from lib.page.committed import FILES, FIX, changed, seen
 from lib.papers import planned
 from lib.papers.grids import PROFILES
-from lib.runs import paths
-from lib.runs.committed import FILES, FIX, changed, seen
-from lib.runs.execute import one_line
 
 # These are the columns of the committed files. The first KEY of them say what a line is about.
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
@@ -113,7 +113,7 @@ def made(store):
         found = claims.judged(store=store)
         lines = claims.lines(found)
         for scale in claims.SCALES[1:]:
-            names = [id for id, line in checks.claims().items() if checks.seeds(id, scale)]
+            names = [id for id, line in lists.claims().items() if lists.seeds(id, scale)]
             lines += claims.lines(claims.judged(names, store, scale))
         there = runs(store), lines, claims.checked(found)
     readme = paths.ROOT / "README.md"
@@ -174,6 +174,6 @@ def wrong(store, renew=False):
     now = made(store)
     if renew:
         for path, text in now.items():
-            paths.write(path, text)
-        return paths.write(place, "".join(seen())) or []
+            disk.write(path, text)
+        return disk.write(place, "".join(seen())) or []
     return [line for path, text in now.items() for line in differences(path, text)]

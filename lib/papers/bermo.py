@@ -8,10 +8,11 @@ silent, those of the public code of movement pruning. The pages list how `toy` a
 from dataclasses import replace
 from math import ceil
 
+from lib.core.names import Refused, known
+from lib.core.options import Prune, Targets
+from lib.core.spec import Spec
 from lib.papers import grids, published
 from lib.papers.grids import backbone
-from lib.runs.spec import Spec, known
-from lib.train.options import Prune, Targets
 
 S = grids.settings("bermo")
 __getattr__ = S.__getattribute__  # So bermo.SEEDS is the table SEEDS.
@@ -23,7 +24,7 @@ DEVIATIONS = published.deviations("bermo")
 def of(settings, profile, task, what):
     """Return what a profile has for a task, out of {profile: {task: value}}.
 
-    The task "" stands for every other task. Raises ValueError for a task without a value; what:
+    The task "" stands for every other task. Raises Refused for a task without a value; what:
     names the value in the message.
     """
     there = settings[profile]
@@ -81,11 +82,11 @@ def dense(profile, task, model="BERT", norm=None, probe=False, lower_case=None, 
 def warmup(w, steps):
     """Return the `Train.warmup` whose linear warm-up is exactly w of so many steps.
 
-    Raises ValueError where it is longer than the run.
+    Raises Refused where it is longer than the run.
     """
     if not 0 <= w <= steps:
         why = f"does not fit a run of {steps}: take at most {steps}"
-        raise ValueError(f"a warm-up of {w} steps {why}")
+        raise Refused(f"a warm-up of {w} steps {why}")
     return min(1.0, (w + 0.5) / steps) if w else 0.0
 
 
@@ -105,12 +106,12 @@ def settings(
     epochs, share, weight, lr: values other than the profile's. share: the share of the weights that
     is kept; a penalty is steered to it. weight: lambda of a penalty. begin: the warm-ups before the
     threshold falls, in units of w; 0 means the profile's. Where the warm-ups do not fit
-    the epochs, the threshold falls by one jump, as in the public code. Raises ValueError for an
+    the epochs, the threshold falls by one jump, as in the public code. Raises Refused for an
     impossible setting.
     """
     known("pruning method", method, S.METHODS)
     if share is not None and not 0 < share <= 1:
-        raise ValueError(f"the kept share is {share}: take one above 0, at most 1")
+        raise Refused(f"the kept share is {share}: take one above 0, at most 1")
     told = dict(S.METHODS[method], final_lambda=weight or 0.0)
     kind = told["method"]
     if profile == "paper":

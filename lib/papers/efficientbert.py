@@ -13,13 +13,14 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
+from lib.core.names import known
+from lib.core.options import Shared
+from lib.core.spec import Spec
 from lib.data import texts
 from lib.measure import compare
 from lib.papers import grids, published
 from lib.papers.grids import backbone, profile_of, shape, started
-from lib.runs.spec import Spec, known
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
-from lib.train.options import Shared
 
 S = grids.settings("efficientbert")
 __getattr__ = S.__getattribute__  # So efficientbert.SEEDS is the table SEEDS.
@@ -78,7 +79,7 @@ together = partial(grids.tasks, own=S.MULTITASK)
 def network(name):
     """Return the published network of a table's row, or the base network with a formula.
 
-    So a formula that a reader writes can stand wherever a row may. Raises ValueError naming the
+    So a formula that a reader writes can stand wherever a row may. Raises Refused naming the
     nearest row, and FormulaError that names the fault.
     """
     if "W2" in name:

@@ -10,11 +10,12 @@ from functools import cache
 
 import numpy as np
 
+from lib.core.names import known, stream
+from lib.core.options import Search
+from lib.core.spec import Output, Spec
 from lib.papers import efficientbert, grids, published
 from lib.papers.grids import backbone, profile_of
-from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces
-from lib.train.options import Search
 
 SINGLE, LAST = "single", "stage3"
 S = efficientbert.S
@@ -31,7 +32,7 @@ def space(profile, stage):
 def sampler(profile, stage, method="", budget=1):
     """Return how a stage proposes candidates; without a method, in the profile's way.
 
-    budget: a multiple of the profile's number of evaluations. Raises ValueError naming the nearest
+    budget: a multiple of the profile's number of evaluations. Raises Refused naming the nearest
     method.
     """
     method, budget = method or S.METHOD[profile], budget * S.BUDGET[profile][stage]
@@ -63,7 +64,7 @@ def searched(profile, stage, method="", budget=1):
     """Return the Spec of a stage after those before it.
 
     "single" searches the space of stage 1 to the end. Stage 3 scores parts of a supernet and trains
-    none of them. method, budget: as in `sampler`. Raises ValueError naming the nearest stage.
+    none of them. method, budget: as in `sampler`. Raises Refused naming the nearest stage.
     """
     known("search stage", stage, S.BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)

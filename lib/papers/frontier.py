@@ -14,13 +14,14 @@ from functools import partial
 
 import numpy as np
 
+from lib.core.names import Refused
+from lib.core.options import Targets
+from lib.core.spec import Spec, plain
 from lib.measure import compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.papers import bermo, efficientbert, ghostbert, grids, nas
 from lib.papers.grids import shape
-from lib.runs.spec import Spec, plain
 from lib.search.net import macs
-from lib.train.options import Targets
 
 # ---- SETTINGS
 
@@ -355,11 +356,11 @@ def recommended(table, axis, share):
     """Return the line of `points` with the best score under a cost limit.
 
     The limit is this share of the whole model's cost, and SLACK; of equal scores the cheapest
-    counts. It is None where nothing is so cheap. Raises ValueError where the whole model has no
+    counts. It is None where nothing is so cheap. Raises Refused where the whole model has no
     run.
     """
     whole = whole_cost(table, axis)
     if whole is None:
-        raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
+        raise Refused("the budget is a share of the model 'Whole': add it to the methods")
     there = table[table[axis] <= S.SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

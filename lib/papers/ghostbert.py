@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from lib.core.names import Refused
+from lib.core.options import Distil, Ghost
+from lib.core.spec import Spec, plain
 from lib.measure import cost
 from lib.papers import grids, published
 from lib.papers.grids import LABELS, common, shape, teacher
-from lib.runs.spec import Spec, plain
-from lib.train.options import Distil, Ghost
 
 # ---- SETTINGS
 
@@ -46,21 +47,21 @@ def parts(family="bert"):
 def kept(profile, m, family="bert"):
     """Return the number of heads that an encoder keeps at a width of m parts.
 
-    Raises ValueError, naming the possible widths, where that is no whole number from 1 to all, and
+    Raises Refused, naming the possible widths, where that is no whole number from 1 to all, and
     where neurons do not split as heads do.
     """
     whole, encoder = parts(family), shape(profile, family)
     work = [each for each in range(1, whole + 1) if not each * encoder.heads % whole]
     if type(m) is not int or m not in work:
         why = f"width {m}/{whole} of {encoder.heads} heads is no whole number of them"
-        raise ValueError(f"{why}: take {', '.join(map(str, work))} of {whole}")
+        raise Refused(f"{why}: take {', '.join(map(str, work))} of {whole}")
     return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 
 def possible(profile, wanted):
     """Return those of the wanted widths that the heads of an encoder can have.
 
-    Raises ValueError where there is none.
+    Raises Refused where there is none.
     """
     heads = shape(profile).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)

@@ -17,29 +17,29 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lib import data
+from lib.core import disk, options, paths
+from lib.core.names import Absent, Refused, known
+from lib.core.options import Augment, Numerics, Targets, Train
+from lib.core.spec import Spec
 from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
 from lib.measure.cost import CONFIG, SHAPES, Shape, configured
-from lib.runs import paths
-from lib.runs.spec import Spec, known
-from lib.train import options
-from lib.train.options import Augment, Numerics, Targets, Train
 
 
 def settings(name):
     """Return the tables of a TOML file of this folder, as attributes.
 
-    A table below the name of an option (lib.train.options), such as [Train.TEACHER], holds such an
+    A table below the name of an option (lib.core.options), such as [Train.TEACHER], holds such an
     option for each profile: the fields of `all`, and its own. A Train also has the fields of
     [TRAINING] in grids.toml, which the trainings of its scale share. COLUMNS are made Columns.
 
     >>> settings("ghostbert").DISTIL["paper"].epochs
     3
     """
-    tables = dict(paths.toml(FOLDER / f"{name}.toml"))
+    tables = dict(disk.toml(FOLDER / f"{name}.toml"))
     for kind in tables.keys() & vars(options).keys():
-        common = paths.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        common = disk.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
         for each, there in tables.pop(kind).items():
             tables[each] = {
                 at: getattr(options, kind)(**common.get(at, {}) | there.get("all", {}) | fields)
@@ -73,7 +73,7 @@ NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.js
 
 
 def profile_of(name):
-    """Return the profile of a name. Raises ValueError naming the nearest one."""
+    """Return the profile of a name. Raises Refused naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
 
@@ -101,7 +101,7 @@ def families(name):
 def backbone(name, family="bert"):
     """Return the Spec of the encoder that a profile's models of a kind start from.
 
-    A reader's model stands for every kind. Raises ValueError for a kind that the profile does not
+    A reader's model stands for every kind. Raises Refused for a kind that the profile does not
     have.
     """
     if folder := of(name, "model"):
@@ -141,7 +141,7 @@ class Own(str):
     """An Own is the name of a profile, with the reader's data, model, or both.
 
     data: a file of the reader (lib.data.own), or "". model: the full path of a folder, or "".
-    Raises ValueError for data without a model at toy.
+    Raises Refused for data without a model at toy.
     """
 
     def __new__(cls, profile, data="", model=""):
@@ -149,7 +149,7 @@ class Own(str):
         self.data, self.model = data and own.task(data).name, model and folder(model)
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
-            raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
+            raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
         return self
 
     def __str__(self):
@@ -241,9 +241,7 @@ def folder(path):
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
             form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
-            raise FileNotFoundError(
-                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
-            )
+            raise Absent(f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}")
     shape_of(found)
     return str(found)
 
@@ -251,7 +249,7 @@ def folder(path):
 def shape_of(path):
     """Return the Shape of a reader's model, from its config.json.
 
-    Raises ValueError for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for impossible sizes,
+    Raises Refused for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for impossible sizes,
     for heads that do not divide the hidden width, and for short position tables.
     """
     body = lines.parsed(file := Path(path) / "config.json")
@@ -281,7 +279,7 @@ def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: the wanted ones, or a profile's out of `own`.
 
     own: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD, of
-    SentEval. A reader's data are one task, and stand for all. Raises ValueError, naming the
+    SentEval. A reader's data are one task, and stand for all. Raises Refused, naming the
     nearest, for a profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
@@ -299,7 +297,7 @@ def tasks(profile, wanted=(), *, own):
 def seeds(profile, wanted=(), *, own):
     """Return the seeds of a page: the wanted ones, or a profile's out of `own`.
 
-    own: {profile: seeds}. Raises ValueError, naming the nearest, for a profile that it lacks.
+    own: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
     """
     known("profile", profile, own)
     return tuple(wanted) or tuple(own[profile])
@@ -308,7 +306,7 @@ def seeds(profile, wanted=(), *, own):
 def picked(what, options, wanted=()):
     """Return {label: value} of the wanted labels, or of all.
 
-    what: what a label names, for the message. Raises ValueError naming the nearest label.
+    what: what a label names, for the message. Raises Refused naming the nearest label.
     """
     for name in wanted:
         known(what, name, options)

@@ -8,11 +8,12 @@ values of their own, each chosen once, before the first recorded run. The module
 from dataclasses import replace
 from functools import partial
 
+from lib.core.names import Refused, known
+from lib.core.options import Gates, Objective
+from lib.core.spec import Output, Spec
 from lib.measure import gated
 from lib.papers import grids, published
 from lib.papers.grids import backbone, shape, started
-from lib.runs.spec import Output, Spec, known
-from lib.train.options import Gates, Objective
 
 # ---- SETTINGS
 
@@ -43,7 +44,7 @@ def gates(ratio=0.3, **changes):
 def general(profile, model=S.MAIN):
     """Return the Spec of an encoder before any task.
 
-    Raises ValueError, naming the nearest, for an unknown model, and for BERT-Mini at mini.
+    Raises Refused, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
     known("model", model, S.CHECKPOINTS)
     if profile == "paper":
@@ -51,7 +52,7 @@ def general(profile, model=S.MAIN):
     if model != "BERT-Mini":
         return backbone(profile)
     if profile != "toy":
-        raise ValueError(
+        raise Refused(
             f"model 'BERT-Mini' has no stand-in at profile {profile!r}: take 'toy' or 'paper'"
         )
     return Spec("pretrain", backbone("toy").args | S.TOY_MINI, seed=0)
@@ -189,7 +190,7 @@ def magnitude(profile, task, share, model="BERT-base", taught=False):
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. taught:
     whether each round learns the logits of the dense model instead, as a searched network does.
-    Raises ValueError for a share that is no round's.
+    Raises Refused for a share that is no round's.
     """
     known("kept share", share, S.ROUNDS[profile])
     origin = general(profile, model)
@@ -234,12 +235,12 @@ def least(profile):
 def reachable(profile, ratios=()):
     """Return the ratios, by default RATIOS, that a search in the profile's encoder can reach.
 
-    A small encoder can reach high ones alone. Raises ValueError where it can reach none.
+    A small encoder can reach high ones alone. Raises Refused where it can reach none.
     """
     ratios, low = ratios or S.RATIOS, least(profile)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
-        raise ValueError(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
+        raise Refused(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
     return there
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 
+from lib.core import paths
 from lib.measure import cells
 from lib.papers import grids
-from lib.runs import paths
 
 SECOND = "second"  # A line of this task waits until the rule of the protocol has picked one.
 

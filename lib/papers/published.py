@@ -9,8 +9,8 @@ import tomllib
 from decimal import Decimal
 from math import nan
 
-from lib.runs.paths import PUBLISHED
-from lib.runs.spec import known
+from lib.core.names import known
+from lib.core.paths import PUBLISHED
 
 
 class Printed(float):
@@ -48,7 +48,7 @@ def table(paper, name, **options):
     """Return one printed table, one row for each of its rows, with columns named as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
-    stays text. options: arguments of `pandas.read_csv`. Raises ValueError for a paper or a table
+    stays text. options: arguments of `pandas.read_csv`. Raises Refused for a paper or a table
     that does not exist.
 
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
@@ -122,7 +122,7 @@ def gaps(paper, name, label, method, widths, rename=str):
 def _of(paper, name, places):
     """Return the rows of `corrections.csv` or `misses.csv` of these places, or all.
 
-    Raises ValueError for a place that has none.
+    Raises Refused for a place that has none.
     """
     rows = _read(paper, name)
     there = {place for row in rows for place in row["table"].split("; ")}
@@ -135,7 +135,7 @@ def misses(paper, *places):
     """Return the printed values of these places, or of all, that no arithmetic gives.
 
     They stand in `misses.csv`. Each is a dict with the keys table, row, column, printed, computed
-    and reason. Raises ValueError for a place that has none.
+    and reason. Raises Refused for a place that has none.
     """
     return _of(paper, "misses", places)
 
@@ -157,7 +157,7 @@ def deviations(paper, part="pages"):
 def corrections(paper, *places):
     """Return lines for a page: what `corrections.csv` says of cells of these places.
 
-    A place is such as "table03", "eq. 1" or "text 3.1". Raises ValueError for one that has none.
+    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has none.
     """
     told = []
     for row in _of(paper, "corrections", places):

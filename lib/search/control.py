@@ -34,9 +34,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib.core.names import Refused, stream
+from lib.core.options import Gates
 from lib.measure import gated
-from lib.runs.spec import stream
-from lib.train.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
@@ -84,7 +84,7 @@ def encoder(hidden, size, whole, tokens=gated.TOKENS):
 
 @dataclass
 class Control:
-    """A Control steers N gates. Raises ValueError for a target out of reach."""
+    """A Control steers N gates. Raises Refused for a target out of reach."""
 
     options: Gates
     # {region: number of gates}, in the order in which the gates lie; a region is (layer, kind).
@@ -102,7 +102,7 @@ class Control:
         lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
         if lowest > (1 + self.options.tolerance) * wanted:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
-            raise ValueError(f"Gates.ratio is {wanted}, but {least}: ask for at least that")
+            raise Refused(f"Gates.ratio is {wanted}, but {least}: ask for at least that")
 
     def on(self, alphas):
         return alphas > EDGE
@@ -272,7 +272,7 @@ def random_architecture(options, sizes, cost, seed):
     """Return the gates of a random architecture of the target's cost: bool [N].
 
     Each gate has the same chance, so layers end up alike; the report does not say how it draws.
-    Raises ValueError as Control does.
+    Raises Refused as Control does.
     """
     control = Control(options, sizes, cost, seed)
     draws = np.random.default_rng(stream(seed, "architecture")).random(len(control.region))

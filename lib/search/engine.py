@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lib.core import disk
+from lib.core.names import Refused, settled, stream
+from lib.core.spec import canonical
 from lib.model.formula import FormulaError
-from lib.model.options import settled
-from lib.runs import paths
-from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
 
@@ -28,7 +28,7 @@ def search(space, evaluate, options, seed, path, progress=None):
     space: a lib.search.space.Space, or an object that offers identity, first, pack, unpack and what
     samplers ask for. evaluate: f(candidate) -> score above 0, the higher the better. A candidate
     scores 0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
-    a lib.train.options.Search. progress: f(fraction), called after each evaluation. The search ends
+    a lib.core.options.Search. progress: f(fraction), called after each evaluation. The search ends
     early where no candidate is new.
     """
     path, first = Path(path), space.first()
@@ -61,12 +61,12 @@ def judged(evaluate, candidate):
 def best(history):
     """Return the evaluation of the highest score, the first of equals.
 
-    Raises ValueError where every candidate failed.
+    Raises Refused where every candidate failed.
     """
     worked = [e for e in history if not e.failed]
     if not worked:
         said = f"; the first: {history[0].failed}" if history else ""
-        raise ValueError(f"none of {len(history)} candidates could be evaluated{said}")
+        raise Refused(f"none of {len(history)} candidates could be evaluated{said}")
     return max(worked, key=lambda e: e.score)
 
 
@@ -79,7 +79,7 @@ def append(path, value):
 
 def mark(value):
     """Return the digest of a line, but for what a clock said."""
-    return paths.sha(canonical({**value, "seconds": 0}).encode())[:16]
+    return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 
 def whole(content):

@@ -8,7 +8,8 @@ layer, T tokens, V rows of the token table.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.model.options import FACTOR, one_of
+from lib.core.names import Refused, one_of
+from lib.core.options import FACTOR
 from lib.search.formula import check
 
 BERT = "W2 gelu(W1 x)"
@@ -23,7 +24,7 @@ _checked = lru_cache(maxsize=4096)(check)
 class Layer:
     """A Layer has k networks of one formula, each `LayerNorm(x + f(x))`, after the attention.
 
-    Raises ValueError for a formula that no network can have.
+    Raises Refused for a formula that no network can have.
     """
 
     formula: str  # A text or a tree is kept as text in the printer's spelling.
@@ -47,7 +48,7 @@ class Layer:
 class Net:
     """A Net is a Transformer encoder of such Layers.
 
-    Raises ValueError for formulas that do not fit the widths, and where no inner channel is left.
+    Raises Refused for formulas that do not fit the widths, and where no inner channel is left.
     """
 
     hidden: int  # It is d.
@@ -62,7 +63,7 @@ class Net:
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
             if (inner := self.inner(layer)) < 1:
-                raise ValueError(f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1")
+                raise Refused(f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1")
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
 
     def inner(self, layer):
@@ -114,7 +115,7 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
 
     "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as BERT is
     usually counted. "with projection" adds instead the d x `teacher` layer that serves distillation
-    alone, as EfficientBERT counts. tables: arguments of `embedding_parameters`. Raises ValueError
+    alone, as EfficientBERT counts. tables: arguments of `embedding_parameters`. Raises Refused
     for another convention.
     """
     one_of("parameters", "convention", convention, CONVENTIONS)

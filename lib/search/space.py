@@ -17,8 +17,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from lib.core.names import Refused, known
 from lib.model import formula as language
-from lib.runs.spec import known
 from lib.search.formula import canonical, valid
 from lib.search.grow import BINARY, DEPTH, HEIGHTS, NODES, TABLE_1, TERMINALS, UNARY, grow, prefix
 from lib.search.net import BERT, QS, STACKS, Layer, Net, ffn_parameters, parameters
@@ -46,7 +46,7 @@ def grammar(stage):
 def number(layer):
     """Return the place of a layer's id among the 16: 4 (k - 1) + q - 1.
 
-    Raises ValueError for another id.
+    Raises Refused for another id.
     """
     return IDS.index((layer.stack, layer.q))
 
@@ -55,7 +55,7 @@ def number(layer):
 class Space:
     """A Space is the set of networks that a stage may evaluate.
 
-    As coded, stage 2 has no limit of size, because its ids are fixed. Raises ValueError where there
+    As coded, stage 2 has no limit of size, because its ids are fixed. Raises Refused where there
     is no network, and where `start` has an id that the space lacks.
     """
 
@@ -71,7 +71,7 @@ class Space:
         known("search stage", self.stage, SEARCHED)
         if not self.id_tuples():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
-            raise ValueError(f"no candidate has {window}: move the window")
+            raise Refused(f"no candidate has {window}: move the window")
 
     @property
     def searched(self):

@@ -9,10 +9,10 @@ import json
 import numpy as np
 
 from lib import data as sources
-from lib.runs.spec import stream
+from lib.core.names import Refused, stream
+from lib.core.options import Augment
 from lib.train import augment as words
 from lib.train import loop
-from lib.train.options import Augment
 
 CHUNK = 2000  # Candidates of so many sentences are looked for together.
 
@@ -20,11 +20,11 @@ CHUNK = 2000  # Candidates of so many sentences are looked for together.
 def augment(run, data, augment, numerics):
     """Write down the variants of every training row.
 
-    The input `language_model` proposes words. Raises ValueError for a task of spans.
+    The input `language_model` proposes words. Raises Refused for a task of spans.
     """
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
-        raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
+        raise Refused(f"{data['task']} cannot be augmented: its answers are places in the text")
     split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]

@@ -5,8 +5,8 @@ import json
 import torch
 import transformers
 
+from lib.core.names import stream
 from lib.data import models
-from lib.runs.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from lib.core import paths
+from lib.core.names import stream
+from lib.core.options import Gates, Perceptron
 from lib.data import digits as images_of
-from lib.runs import paths
-from lib.runs.spec import stream
 from lib.search.control import LIMIT
 from lib.train import loop
 from lib.train.gating import Gating
-from lib.train.options import Gates, Perceptron
 
 
 def digits(run, images, perceptron, gates, numerics):

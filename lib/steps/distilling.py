@@ -7,16 +7,16 @@ import copy
 
 import numpy as np
 
+from lib.core.disk import write_json
+from lib.core.names import stream
+from lib.core.options import Distil
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
-from lib.runs.paths import write_json
-from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.learn import learn
 from lib.train.matching import Match, imitating, layer_map, matching, states_on_disk, write_states
-from lib.train.options import Distil
 from lib.train.students import SURGERY
 
 

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 
 import torch
 
+from lib.core.options import Importance, Targets
 from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
-from lib.train.options import Importance, Targets
 
 
 def importance(lesson, importance):

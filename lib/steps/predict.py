@@ -1,8 +1,8 @@
 """This step predicts a reader's file `test` by the model that is chosen in the end."""
 
 from lib import data as sources
+from lib.core.options import Train
 from lib.train import heads, loop
-from lib.train.options import Train
 
 
 def predict(run, data, train, numerics, digest, span=None):
@@ -11,7 +11,7 @@ def predict(run, data, train, numerics, digest, span=None):
     Input: `model`, fine-tuned on the task of the descriptor `data`. digest: the digest of the
     task's test rows. train: the settings of the model, which say how rows are cut and padded.
 
-    It saves logits [N, C], labels and row numbers as `test`. Raises ValueError where the test rows
+    It saves logits [N, C], labels and row numbers as `test`. Raises Refused where the test rows
     have changed.
     """
     numerics, train = loop.options(numerics), Train(**train)

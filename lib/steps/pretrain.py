@@ -9,14 +9,14 @@ import torch
 import transformers
 from torch.nn import functional
 
+from lib.core.names import stream
+from lib.core.options import Train
 from lib.data import Split, grammar, toy
 from lib.measure.cost import Shape, configuration
 from lib.model import backbone
 from lib.model.parts import base, size
-from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.batches import encode
-from lib.train.options import Train
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):

@@ -1,9 +1,9 @@
 """This step draws a random architecture, the baseline of a search (NAS report, Table 5)."""
 
+from lib.core.options import Gates
 from lib.model import backbone
 from lib.search import control
 from lib.train.gating import architecture, costs, numbers
-from lib.train.options import Gates
 
 
 def random_architecture(run, gates):
@@ -11,7 +11,7 @@ def random_architecture(run, gates):
 
     Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and neurons in
     each layer are kept where it is there, so that only the choice within a layer is random. gates:
-    the fields of a lib.train.options.Gates, of which regions, ratio and tolerance matter, and with
+    the fields of a lib.core.options.Gates, of which regions, ratio and tolerance matter, and with
     `search` the regions alone. Metrics have the names of those of `nas_search`.
     """
     options = Gates(**gates)

@@ -8,13 +8,13 @@ task. In stage 3 it is a part of a supernet that was trained in parts, and is no
 from dataclasses import replace
 from functools import partial
 
+from lib.core.options import Search, Train, Warmup
+from lib.core.store import Scratch
 from lib.model import backbone, supernet
-from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
 from lib.steps import warming
 from lib.train import loop, students
-from lib.train.options import Search, Train, Warmup
 
 
 def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, classifier=None):
@@ -60,7 +60,7 @@ def handed(where, net):
     """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
     "net" is the network that the search found. "supernet" has its formulas with the deepest stacks
-    and the widest networks. "shared" are the fields of a lib.train.options.Shared that trains it in
+    and the widest networks. "shared" are the fields of a lib.core.options.Shared that trains it in
     parts: each layer chooses among all ids that fit its formula, and the id in `net` once more.
     """
     largest = {"stack": max(STACKS), "q": min(QS)}
@@ -80,7 +80,7 @@ def handed(where, net):
 def judged(lesson, model, score):
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
 
-    score: as in lib.train.options.Search.
+    score: as in lib.core.options.Search.
     """
     if score == "loss":
         return students.likeness(lesson, model)

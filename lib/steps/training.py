@@ -6,6 +6,7 @@ One more step turns a trained model into int8.
 import numpy as np
 import torch
 
+from lib.core.options import Gates, Mix, Objective, Prune, Targets
 from lib.model import backbone, compact, gates, masks
 from lib.model.parts import base, size
 from lib.model.surgery import operate
@@ -13,7 +14,6 @@ from lib.train import heads, loop, pruning
 from lib.train.gating import GateSearch, flops
 from lib.train.learn import learn, predictions
 from lib.train.objectives import objective_of, predicting
-from lib.train.options import Gates, Mix, Objective, Prune, Targets
 
 
 def finetune(lesson, targets):
@@ -36,7 +36,7 @@ def fineprune(
     So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs: `start` (any
     model), and `teacher` where the targets need its logits.
 
-    prune, mix: the fields of a lib.train.options.Prune and Mix. Without `prune` it is dense
+    prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is dense
     fine-tuning with the same measurements.
     alpha: the weight of the teacher's part with targets "both", while that of the labels is
     1 - alpha; the paper has 0.9.
@@ -121,7 +121,7 @@ def imp(lesson, kept, objective=None):
 
     kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
     linear layers of encoder and pooler together. objective: the fields of a
-    lib.train.options.Objective, by default the labels. The encoder goes back to its pre-trained
+    lib.core.options.Objective, by default the labels. The encoder goes back to its pre-trained
     values, the classifier does not. Then the model is fine-tuned, and pruned weights stay
     zero. The public code prunes a tenth of all weights in each round. Metrics are those of
     `finetune`.

@@ -12,18 +12,18 @@ import torch
 import transformers
 from torch import nn
 
+from lib.core import disk
+from lib.core.names import stream
+from lib.core.options import Train, Warmup
 from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import EPOCHS, pairs
 from lib.model import backbone, stack
 from lib.model.parts import size
-from lib.runs import paths
-from lib.runs.spec import stream
 from lib.steps.pretrain import passages
 from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
 from lib.train.learn import Lesson, learn, predictions
 from lib.train.matching import matching, teaching
-from lib.train.options import Train, Warmup
 
 
 def warmup(lesson, warmup, net=None, classifier=None, score=""):
@@ -165,13 +165,13 @@ def rows(corpus, tokenizer, train, seed):
         split = Split(first, second, np.zeros(len(first), np.int64), None)
         return encode(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
+    key = disk.key_of("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenised, corpus, tokenizer)
     documents = tokens.kept(key, read, ("ids",))["ids"]  # All runs, epochs and seeds share them.
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
-    key = paths.key_of(key, train.max_length, seed, len(epochs))
+    key = disk.key_of(key, train.max_length, seed, len(epochs))
     kept = tokens.kept(key, lambda: chain.from_iterable(map(made, epochs)), names)
     columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
     encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)

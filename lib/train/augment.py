@@ -19,30 +19,31 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from lib.core import disk
+from lib.core.names import Refused
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
-from lib.runs import paths
 from lib.train import loop
 from lib.train.batches import Encoded, collate
 
 # A batch has at most so many tokens.
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset(paths.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+STOP = frozenset(disk.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
     """A Source proposes candidates by a language model of V pieces, N of which are words.
 
-    Raises ValueError for a model without a WordPiece vocabulary.
+    Raises Refused for a model without a WordPiece vocabulary.
     """
 
     def __init__(self, folder):
         self.model, self.tokenizer = backbone.load(folder)
         self.rules = self.tokenizer.backend_tokenizer
         if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
-            raise ValueError(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
+            raise Refused(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
         # The head turns hidden states [B, H] into scores [B, V]; some models have none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         table = self.model.to(loop.device()).get_input_embeddings().weight
@@ -205,7 +206,7 @@ def encoded(run, tokenizer, max_length):
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = paths.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
+    key = disk.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
     return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)

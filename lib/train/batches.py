@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lib.runs.spec import stream
+from lib.core.names import stream
 
 POOL = 50  # Rows of so many batches are sorted by length together.
 

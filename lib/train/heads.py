@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from lib import data
+from lib.core.names import Refused
+from lib.core.options import Span
 from lib.data import spans
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.train.batches import Encoded, encode
-from lib.train.options import Span
 
 # A task of spans has the second head.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
@@ -23,7 +24,7 @@ def network(folder, task, dropout, seed):
     """Return (model, tokenizer) of a saved folder, with the head that a Task (lib.data) needs.
 
     A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of all layers.
-    Raises ValueError where the folder's head has other outputs or classes than the task.
+    Raises Refused where the folder's head has other outputs or classes than the task.
     """
     head = HEADS[task.span]
     kept = head in backbone.architecture(folder)
@@ -32,14 +33,14 @@ def network(folder, task, dropout, seed):
     wanted, unnamed = ", ".join(task.labels), ", ".join(f"LABEL_{i}" for i in range(task.outputs))
     if kept and task.labels and mine.lower() not in (wanted.lower(), unnamed.lower()):
         why = "fix: save the model without its head, as AutoModel opens it"
-        raise ValueError(f"the head's classes are {mine}, the task's {wanted}; {why}")
+        raise Refused(f"the head's classes are {mine}, the task's {wanted}; {why}")
     return model, tokenizer
 
 
 def rows(tokenizer, split, task, max_length, span=None):
     """Return (Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
 
-    span: the fields of a lib.train.options.Span, for a task of spans. The rows of such a task are
+    span: the fields of a lib.core.options.Span, for a task of spans. The rows of such a task are
     windows of passages. The arrays hold no text.
     """
     if not task.span:

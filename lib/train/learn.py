@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lib import data as sources
+from lib.core.names import stream
+from lib.core.options import Targets, Train
+from lib.core.store import Scratch
 from lib.model import backbone
-from lib.runs.spec import stream
-from lib.runs.store import Scratch
 from lib.train import augment, heads, loop, objectives
-from lib.train.options import Targets, Train
 
 
 class Lesson:

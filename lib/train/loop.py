@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
-from lib.runs import paths, processor
-from lib.runs.spec import stream
-from lib.runs.store import say
+from lib.core import disk, paths, processor
+from lib.core.names import Refused, stream
+from lib.core.options import Numerics
+from lib.core.store import say
 from lib.train.batches import collate, order
 from lib.train.lean import byte_dropout, lean, used_rows
-from lib.train.options import Numerics
 
 ABSENT = -1e4  # This logit of a padded token has probability 0 and avoids infinities.
 STATE = "state.pt"  # This file of a checkpoint has all that a resumed run needs.
@@ -211,13 +211,13 @@ def checkpoint(run, model, optimiser, step, best, dtype):
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
     }
-    with paths.whole(target) as folder:
+    with disk.whole(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
-        paths.seal(folder)
+        disk.seal(folder)
     halves = list(run.resume.glob(".step-*"))  # A kill may have left half a checkpoint.
     for old in [*halves, *sorted(run.resume.glob("step-*"))[:-2]]:
-        paths.remove(old)
+        disk.remove(old)
 
 
 def restore(run, model, optimiser, dtype):
@@ -228,22 +228,22 @@ def restore(run, model, optimiser, dtype):
     code wrote it.
     """
     for folder in sorted(run.resume.glob("step-*"), reverse=True):
-        if why := paths.wrong(folder):
+        if why := disk.wrong(folder):
             say(f"damaged  {why}; this training goes on from an earlier checkpoint, or anew")
-            paths.remove(folder)
+            disk.remove(folder)
             continue
         try:
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
                 say(f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew")
-                paths.remove(folder)
+                disk.remove(folder)
                 continue
             step, best, run.lines = body["step"], body["best"], body["lines"]
             model.load_state_dict(body["model"])
             optimiser.load_state_dict(body["optimiser"])
             break
         except Exception as error:
-            raise RuntimeError(f"other code wrote {paths.shown(folder)}: delete it") from error
+            raise Refused(f"other code wrote {paths.shown(folder)}: delete it") from error
     else:
         return 0, None
     torch.set_rng_state(body["cpu"])
@@ -291,14 +291,14 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 def options(numerics):
     """Return the Numerics of a step's plain argument, and set the run's thread count and device.
 
-    Raises ValueError for bfloat16 on a CPU without instructions for it. Float32 in its place would
+    Raises Refused for bfloat16 on a CPU without instructions for it. Float32 in its place would
     be another run under the same identity.
     """
     global _chosen
     numerics = Numerics(**numerics)
     if numerics.dtype == "bfloat16" and not (numerics.device or processor.has_bfloat16()):
         lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
-        raise ValueError(
+        raise Refused(
             f"numerics.dtype is 'bfloat16', and {lacks}: take 'float32', which makes another run, "
             "or a machine that has one of them"
         )

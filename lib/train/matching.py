@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lib.core.names import Refused
 from lib.model.parts import base
 from lib.model.scores import watch
 from lib.model.taps import taps
@@ -45,11 +46,11 @@ def layer_map(student, teacher):
 
     student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with layer
     m L_t / L_s where that is a whole number, so a deeper student has layers without a partner.
-    Raises ValueError where neither number divides the other.
+    Raises Refused where neither number divides the other.
     """
     if student % teacher and teacher % student:
         why = "one must be a multiple of the other"
-        raise ValueError(f"a student of {student} layers and a teacher of {teacher}: {why}")
+        raise Refused(f"a student of {student} layers and a teacher of {teacher}: {why}")
     return tuple(
         (m - 1, m * teacher // student - 1)
         for m in range(1, student + 1)
@@ -129,7 +130,7 @@ def distances(matches, mine, theirs, real, student=None):
     """Return {part: sum of its distances}, all with weight 1.
 
     mine, theirs: the states of student and teacher, as `observed` yields them. real: [B, T], 1 at
-    real tokens. Raises ValueError where student and teacher have different numbers of heads.
+    real tokens. Raises Refused where student and teacher have different numbers of heads.
     """
     parts = {}
     for match in matches:
@@ -143,7 +144,7 @@ def distances(matches, mine, theirs, real, student=None):
                 a = student.projection(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
-                raise ValueError(f"{both}: their attention cannot be matched; take as many heads")
+                raise Refused(f"{both}: their attention cannot be matched; take as many heads")
             parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
     return parts
 

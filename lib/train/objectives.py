@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager, nullcontext
 import torch
 from torch import nn
 
+from lib.core.names import stream
+from lib.core.options import Targets
 from lib.model.parts import layers, surgery
-from lib.runs.spec import stream
 from lib.train import loop, losses
 from lib.train.matching import Match, imitating, layer_map
-from lib.train.options import Targets
 
 
 def predicting(lesson, model, targets, alpha=None):
@@ -37,7 +37,7 @@ def predicting(lesson, model, targets, alpha=None):
 
 
 def objective_of(lesson, model, options):
-    """Return the objective that a lib.train.options.Objective names.
+    """Return the objective that a lib.core.options.Objective names.
 
     The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
     """

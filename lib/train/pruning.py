@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+from lib.core.names import stream
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # The steps of a run are averaged in at most so many bins.
@@ -28,7 +28,7 @@ class Masks(loop.Method):
 
     The masks are those of lib.model.masks, the schedule that of lib.train.schedules. The state that
     a resumed run needs lies in buffers of `model.pruning`, which the finished model does not have.
-    Raises ValueError where the warm-ups do not fit the number of steps.
+    Raises Refused where the warm-ups do not fit the number of steps.
     """
 
     def __init__(self, run, model, options, steps):

@@ -9,6 +9,8 @@ number of steps of the run.
 import math
 from dataclasses import dataclass
 
+from lib.core.names import Refused
+
 EVERY = 2  # The controller moves once in so many steps.
 PROPORTIONAL, INTEGRAL = 20.0, 1.0  # These gains act on the logarithm of the penalty's weight.
 REACH = 1e4  # The weight of the penalty stays within this factor of where it started.
@@ -36,14 +38,14 @@ class Ramp:
 def plan(options, steps):
     """Return the Ramp of the threshold in a run of `steps` steps.
 
-    options: a lib.train.options.Prune. Where the two warm-ups leave no room for a ramp, its
-    `overlong` decides: "refuse" raises ValueError, "jump" lets the threshold jump after the initial
+    options: a lib.core.options.Prune. Where the two warm-ups leave no room for a ramp, its
+    `overlong` decides: "refuse" raises Refused, "jump" lets the threshold jump after the initial
     warm-up, as the public code does.
     """
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
         why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
-        raise ValueError(f"Prune.warmup_steps is {w}, {why}")
+        raise Refused(f"Prune.warmup_steps is {w}, {why}")
     first, last = options.initial_warmup * w, steps - options.final_warmup * w
     return Ramp(options.initial_threshold, options.final_threshold, first, last)
 

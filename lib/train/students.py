@@ -14,13 +14,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from lib.core.names import Refused, stream
+from lib.core.options import Shared, Targets
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout
-from lib.runs.spec import stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, imitating, layer_map, projected
-from lib.train.options import Shared, Targets
 
 # This file of a run lists the operations of the steps operate and distil, with their reports.
 SURGERY = "surgery.json"
@@ -33,7 +33,7 @@ DRAWS = 10_000  # After so many draws of parts of a supernet the window counts a
 
 # ---- What is compared ----
 def matches(student, teacher, options, heads=()):
-    """List the matches of equations 1 and 2 for the options, a lib.train.options.Warmup.
+    """List the matches of equations 1 and 2 for the options, a lib.core.options.Warmup.
 
     heads: for each layer of a cut student, the teacher's heads that it still has; () means all.
     """
@@ -205,7 +205,7 @@ def put(linear, weight, bias):
 
 # ---- Methods of the training ----
 def methods(run, student, shared=None):
-    """List the methods of a warm-up. shared: fields of a lib.train.options.Shared, or None."""
+    """List the methods of a warm-up. shared: fields of a lib.core.options.Shared, or None."""
     parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
     return [*parts, Kept(run, student)]
 
@@ -229,7 +229,7 @@ class Kept(loop.Method):
 
 
 class Parts(loop.Method):
-    """A Parts lets each step train one part of a supernet (lib.train.options.Shared).
+    """A Parts lets each step train one part of a supernet (lib.core.options.Shared).
 
     The finished model is the whole one again.
     """
@@ -265,7 +265,7 @@ def part(whole, shared, seed, step, **tables):
 
     It depends on seed and step alone. Stack and ratio of each layer are drawn from the layer's
     choices, for all layers again until the size is in the window, as in the code. whole: the
-    supernet's Net. tables: see `tables`. Raises ValueError where no draw is in the window.
+    supernet's Net. tables: see `tables`. Raises Refused where no draw is in the window.
     """
     dice = random.Random(stream(seed, f"part:{step}"))
     for _ in range(DRAWS):
@@ -277,4 +277,4 @@ def part(whole, shared, seed, step, **tables):
         size = parameters(net, "with projection", **tables)
         if shared.window[0] <= size <= shared.window[1]:
             return net
-    raise ValueError(f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it")
+    raise Refused(f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it")

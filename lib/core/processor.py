@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from functools import cache
 
-from lib.runs import paths
+from lib.core import paths
 
 # A run notes which of these its processor has, in the words of Linux: on x86 and on ARM.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")

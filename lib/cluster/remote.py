@@ -1,8 +1,8 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-See `lib.runs.executors`. Workers see the store, the data and this code at the same paths as here:
-on a shared folder. The locks of the store keep a run from being made twice, so a run whose worker
-or machine is lost is simply asked for again. It goes on from its last checkpoint.
+See `lib.cluster.executors`. Workers see the store, the data and this code at the same paths as
+here: on a shared folder. The locks of the store keep a run from being made twice, so a run whose
+worker or machine is lost is simply asked for again. It goes on from its last checkpoint.
 """
 
 import concurrent.futures as futures
@@ -11,10 +11,10 @@ import subprocess
 import time
 from math import ceil
 
-from lib.runs import paths
-from lib.runs.execute import one_line
-from lib.runs.executors import LAST
-from lib.runs.store import say
+from lib.cluster.executors import LAST
+from lib.core import paths
+from lib.core.names import Refused, one_line
+from lib.core.store import say
 
 RETRIES = 5  # Ray begins a run whose worker is lost so many times again.
 
@@ -43,7 +43,7 @@ class Ray:
         try:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises exceptions of many kinds.
-            raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
+            raise Refused(f"no Ray cluster at {address}: {one_line(error)}") from None
         self.task = ray.remote(call)
 
     def submit(self, function, *args, need):

@@ -1,6 +1,6 @@
 """This module makes many Specs as one graph, under one progress bar.
 
-The inputs of a run are made before it. Runs are made by an executor (lib.runs.executors).
+The inputs of a run are made before it. Runs are made by an executor (lib.cluster.executors).
 """
 
 import statistics
@@ -9,10 +9,13 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 
-from lib.runs import executors, paths
-from lib.runs.execute import generated, one_line, work
-from lib.runs.paths import read_json
-from lib.runs.store import Store, cost, ledger, needs
+from lib.cluster import backends, executors
+from lib.core import paths
+from lib.core.disk import read_json
+from lib.core.execute import work
+from lib.core.names import one_line
+from lib.core.spec import generated
+from lib.core.store import Store, cost, ledger, needs
 
 
 def expected(todo, store=None, workers=None):
@@ -95,7 +98,7 @@ def make(
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
     these Specs themselves are made, also where a twin could stand for one (`Store.look`). workers,
-    backend: as `lib.runs.executors.opened` takes them. keep: whether the weights of the Specs
+    backend: as `lib.cluster.executors.opened` takes them. keep: whether the weights of the Specs
     themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
@@ -105,7 +108,7 @@ def make(
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
     waiting, running, ended, lost = dict(todo), {}, set(), {}
     needed = [executors.need(spec) for spec in todo]
-    executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
+    executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     bar = Bar(todo, store, executor)
     try:
         while True:

@@ -1,7 +1,7 @@
 """This module has executors, which make the runs of a sweep.
 
 An executor makes at most `slots` runs at once. `submit` begins one; `finished` returns those that
-ended. `Local` has worker processes on this machine; `lib.runs.cluster` has executors for many
+ended. `Local` has worker processes on this machine; `lib.cluster.remote` has executors for many
 machines.
 """
 
@@ -16,20 +16,18 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 
-from lib.runs import paths
-from lib.runs.execute import generated
-from lib.runs.spec import Spec, known
+from lib.core import paths
+from lib.core.spec import Spec, generated
 
 # Workers and kernels are forked with these imports. None is of this package, so that each process
 # imports the code as it then is.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Stopped workers have so many seconds to note that they stopped.
-BACKENDS = ("local", "ray", "slurm")
 # A worker takes so many bytes of memory at its peak. They are measured at toy and at mini
 # (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
@@ -61,29 +59,6 @@ def large(spec: Spec) -> float:
     """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests on, or 0."""
     name = spec.args.get("name") if spec.step == "checkpoint" else None
     return max([PEAK_OF.get(name, 0.0), *map(large, spec.inputs.values())])
-
-
-def opened(backend, needs, workers=None, folder=None):
-    """Return the executor of a backend for runs with these Needs.
-
-    backend: its name, and after a colon its address or its parameters. workers: the number of runs
-    at once; by default as many as fit, and one on a GPU. folder: where a backend leaves its logs.
-    Raises ValueError for an unknown backend, RuntimeError where its package is absent.
-    """
-    name, _, told = backend.partition(":")
-    known("backend", name, BACKENDS)
-    if name != "local":
-        from lib.runs import cluster
-
-        try:
-            most = max(1, min(workers or 100, len(needs)))
-            return getattr(cluster, name.capitalize())(told, most, folder)
-        except ModuleNotFoundError as error:
-            how = "pip install -r requirements-cluster.txt"
-            raise RuntimeError(f"{error.name} is absent: {how}") from None
-    widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
-    fit = 1 if widest.card else min(paths.cores() // widest.cores, memory() // widest.memory)
-    return Local(max(1, min(workers or int(fit), len(needs))), widest.card)
 
 
 def memory():

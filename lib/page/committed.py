@@ -7,8 +7,8 @@ for each: its path and its digest.
 import subprocess
 from contextlib import suppress
 
-from lib.runs import paths
-from lib.runs.paths import sha
+from lib.core import paths
+from lib.core.disk import sha
 
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 FILES = "files.csv"

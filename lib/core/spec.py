@@ -2,22 +2,21 @@
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
-A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of
-Specs is a graph. Its identity is a hash of canonical JSON, in which full paths do not count: a
-reader's data and model are identified by their digests. The seed is not part of it: the seeds of
-one Spec are replicates, kept side by side in one folder. An input without a seed takes that of the
-Spec which asks for it, so that two models compared at one seed share their teacher and data order.
-An input with a seed is pinned, and that seed is part of the identity.
+A Spec names a step (`lib.core.steps.STEPS`), its arguments, and other Specs as inputs, so that a
+grid of Specs is a graph. Its identity is a hash of canonical JSON, in which full paths do not
+count: a reader's data and model are identified by their digests. The seed is not part of it: the
+seeds of one Spec are replicates, kept side by side in one folder. An input without a seed takes
+that of the Spec which asks for it, so that two models compared at one seed share their teacher and
+data order. An input with a seed is pinned, and that seed is part of the identity.
 """
 
 import json
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
-from lib.model.options import known, settled
-from lib.model.options import stream as stream
-from lib.runs.paths import sha
-from lib.steps import STEPS
+from lib.core.disk import sha
+from lib.core.names import Refused, known, settled
+from lib.core.steps import STEPS
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def at(self, seed):
-        """Return the replicate with this seed. Raises ValueError for what is no seed."""
+        """Return the replicate with this seed. Raises Refused for what is no seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
+            raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
         made = object.__new__(Spec)  # It keeps the identity, of which the seed is no part.
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("parents", "twin"):
@@ -93,7 +92,7 @@ class Spec:
     def name(self):
         """Return the folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
-            raise ValueError(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
+            raise Refused(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
@@ -123,12 +122,12 @@ class Spec:
 def from_json(body):
     """Return the Spec that `to_json` wrote.
 
-    Raises ValueError where the step has another version now.
+    Raises Refused where the step has another version now.
     """
     step, version = body["step"], body["version"]
     known("step", step, STEPS)
     if version != STEPS[step].version:
-        raise ValueError(
+        raise Refused(
             f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
             "make the run again"
         )
@@ -144,6 +143,17 @@ def ancestry(specs):
         found |= new
         left += new
     return found
+
+
+def generated(args):
+    """Return whether the arguments of a step name generated tasks.
+
+    Such a run keeps its weights even where no other run needs them: they are some megabytes.
+    """
+    told = args.get("data") or {}
+    return "toy" in (
+        each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
+    )
 
 
 PLAIN = {bool, int, float, str, type(None)}
@@ -165,7 +175,7 @@ def plain(value):
     if is_dataclass(value):
         return plain(settled(value))
     why = f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
-    raise TypeError(f"{why}lists, dicts or an option of lib.train.options")
+    raise Refused(f"{why}lists, dicts or an option of lib.core.options")
 
 
 def placeless(value):
@@ -180,7 +190,7 @@ def placeless(value):
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-# It returns a value as JSON in one possible form. It raises ValueError for nan and infinity.
+# It returns a value as JSON in one possible form. It raises Refused for nan and infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

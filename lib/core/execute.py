@@ -1,7 +1,7 @@
 """This module executes one Spec in this process.
 
 It locks the run, resumes what was left of it, calls the step and keeps the result. This is the only
-place that turns a Spec into a run. `lib.runs.sweep` calls it in worker processes.
+place that turns a Spec into a run. `lib.cluster.sweep` calls it in worker processes.
 """
 
 import ctypes
@@ -11,12 +11,14 @@ import subprocess
 import traceback
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 
-from lib.runs import paths, processor
-from lib.runs.spec import from_json
-from lib.runs.store import Draft, Store, alive, cost, locked, say
-from lib.steps import STEPS
+from lib.core import disk, paths, processor
+from lib.core.names import Refused, one_line
+from lib.core.spec import from_json, generated
+from lib.core.steps import STEPS
+from lib.core.store import Draft, Store, alive, cost, locked, say
 
 # These packages decide results, beside torch.
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
@@ -43,14 +45,15 @@ def _make(spec, store, keep, checkpoint_seconds):
         inputs[name] = store.find(parent, weights=STEPS[parent.step].weights)
         if inputs[name] is None:
             state = store.state(parent)["state"]
-            raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
+            raise Refused(f"{spec.step} needs {name} ({parent.name}), which is {state}")
     commit()  # It is cached now: a later checkout is not the code that runs here.
     keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        with paths.room(draft.folder):
-            draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
+        with disk.room(draft.folder):
+            step = import_module("lib.steps").function(spec.step)
+            draft.seal(step(draft, **args), environment(spec))
     except KeyboardInterrupt:
         with suppress(OSError):
             draft.tell("stopped")
@@ -64,21 +67,6 @@ def _make(spec, store, keep, checkpoint_seconds):
                 draft.tell("failed", in_place=True, **told)
         raise
     return store.place(spec)
-
-
-def generated(args):
-    """Return whether the arguments of a step name generated tasks.
-
-    Such a run keeps its weights even where no other run needs them: they are some megabytes.
-    """
-    told = args.get("data") or {}
-    return "toy" in (
-        each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
-    )
-
-
-def one_line(error):
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def environment(spec):

@@ -1,8 +1,4 @@
-"""This module knows where everything lies, and writes files whole.
-
-It is the only one that knows folder names. Environment variables move what is large or made:
-`DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT`
-(records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
+"""This module writes files whole, and checks by their digests what it reads.
 
 A folder's manifest, `manifest.json`, has a digest of each of its files. It is written last. Runs
 and checkpoints have one. A file that has other bytes than its manifest says is damaged.
@@ -15,7 +11,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 import time
 import tomllib
@@ -23,123 +18,15 @@ from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_ROOT")
+from lib.core import paths
+from lib.core.names import Refused
 
-
-@cache
-def full(place):
-    """Return the absolute Path of a place. It is cached, as grids ask for it very often."""
-    return Path(place).expanduser().absolute()
-
-
-def rooted(name, default):
-    """Return the absolute folder that an environment variable names; one that is empty names
-    none."""
-    return full(os.environ.get(name) or default)
-
-
-# Kernels and workers inherit the roots, and stand in other folders: so roots are made absolute.
-for _name in filter(os.environ.get, ROOTS):
-    os.environ[_name] = str(full(os.environ[_name]))
-NOTEBOOKS = rooted("NOTEBOOKS_ROOT", ROOT / "notebooks")
-# This file has the digests of the notebooks that standard pages are made of.
-COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = rooted("FIGURES_ROOT", ROOT / "figures")
-DATA = ROOT / "data"
-PUBLISHED = DATA / "published"
-# This folder has the labels and other numbers of unseen rows, by the digest of the rows.
-UNSEEN = DATA / "unseen"
-# This file has the digests of official data and checkpoints, so records are found without them.
-DIGESTS = DATA / "digests.json"
-
-
-def data_root():
-    """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return rooted("DATA_ROOT", DATA)
-
-
-def models_root():
-    """Return the folder that holds one folder for each checkpoint in Hugging Face layout."""
-    return full(f"{DATA}/models")
-
-
-def runs_root():
-    return rooted("RUNS_ROOT", f"{DATA}/runs")
-
-
-def records_root():
-    return rooted("RECORDS_ROOT", f"{DATA}/records")
-
-
-def meant(path):
-    """Return the full path that a reader means.
-
-    It may be relative to the working folder or to the project.
-    """
-    places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
-    return next((place for place in places if place.exists()), places[0]).resolve()
-
-
-def in_lab():
-    """Return whether this process is a kernel of Jupyter's server, which shows widgets."""
-    return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
-
-
-def shown(path):
-    """Return a path as a reader should see it: relative to the project where it lies inside."""
-    path = Path(path)
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-
-
-def roots():
-    """Return {environment variable: the folder that it names}."""
-    made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
-    return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
-
-
-def movable(path):
-    """Return a fix for a file that cannot be made or read, or "" where no variable moves it."""
-    for name, root in roots().items() if path else ():
-        if Path(path).is_relative_to(root):
-            return f"; fix: let {shown(root)} be written, or set {name} to another folder"
-    return ""
-
-
-def home():
-    """Return the home folder of this process, or None where it has none."""
-    with suppress(RuntimeError):
-        return Path.home()
-    return None
-
-
-def scrubbed(text):
-    """Return a text with the variables that name folders of this machine in place of them.
-
-    Only absolute paths below the root of the file system are replaced: a shorter name could be a
-    word or a mark of the text itself.
-    """
-    named = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
-    named = {str(path): name for path, name in named.items() if path and Path(path).parts[1:]}
-    for path, name in sorted(named.items(), key=lambda each: -len(each[0])):
-        if os.path.isabs(path):
-            text = re.sub(rf"(?<![\w./~$-]){re.escape(path)}(?![\w-])", name, text)
-    return text
-
-
-def cores():
-    """Return the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-# ---- Files are written whole, and checked by digest when they are read. ----
 MANIFEST = "manifest.json"
 # What a killed process left beside a file is removed after so many seconds.
 OLD = 24 * 3600.0
 
 
-class Damaged(ValueError):
+class Damaged(Refused):
     """Damaged is raised where a file is not what was written; the message names it."""
 
 
@@ -208,28 +95,13 @@ def room(folder):
             torn = shutil.disk_usage(folder).free < LITTLE
         if getattr(error, "told", False) or not (torn or number in FULL):
             raise
-        name = next((n for n, root in roots().items() if Path(folder).is_relative_to(root)), "")
+        name = next(
+            (n for n, root in paths.roots().items() if Path(folder).is_relative_to(root)), ""
+        )
         fix = f"free some{f', or set {name} to another folder' * bool(name)}"
         full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
         full.told = True
         raise full from error
-
-
-def sockets():
-    """Return the folder for sockets, whose paths have at most 107 bytes.
-
-    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where neither can
-    be used.
-    """
-    place = tempfile.gettempdir()
-    if len(os.fsencode(place)) <= SHORT:
-        return place
-    if os.access("/tmp", os.W_OK | os.X_OK):
-        return "/tmp"
-    raise OSError(f"{place} is too long a path for a socket; fix: set TMPDIR to a shorter one")
-
-
-SHORT = 70  # Folders for sockets have at most so many bytes: names of some 35 follow.
 
 
 def collect(path):
@@ -266,7 +138,7 @@ def toml(path):
     try:
         return read(tomllib.loads(Path(path).read_text()))
     except ValueError as error:
-        raise Damaged(f"{shown(path)} is damaged ({error}); fix: take it from git") from None
+        raise Damaged(f"{paths.shown(path)} is damaged ({error}); fix: take it from git") from None
 
 
 def write(path, text, durable=True):
@@ -287,10 +159,12 @@ def read_json(path, fix=""):
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # To open a pipe would wait for ever.
-            raise ValueError("no regular file")
+            raise Refused("no regular file")
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}") from None
+        raise Damaged(
+            f"{paths.shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}"
+        ) from None
 
 
 def sha(data):
@@ -349,7 +223,7 @@ def seal(folder):
     found = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
     for path in map(folder.joinpath, found):
         if path.is_symlink() or not path.is_file():
-            raise Damaged(f"{shown(path)} is no regular file: delete it")
+            raise Damaged(f"{paths.shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
     files = {name: digest(folder / name) for name in found}
     write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
@@ -366,7 +240,7 @@ def check(folder, spared=()):
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
-            raise Damaged(f"{shown(place)} is no regular file")
+            raise Damaged(f"{paths.shown(place)} is no regular file")
         told = read_json(place)
         if told["version"] != 1:
             raise KeyError
@@ -377,21 +251,21 @@ def check(folder, spared=()):
             if f"{name}/".startswith(spared):
                 continue
             if name not in (above if is_folder else written):
-                raise Damaged(f"{shown(place)} is not in the manifest of its folder")
+                raise Damaged(f"{paths.shown(place)} is not in the manifest of its folder")
             if not (is_folder or stat.S_ISREG(state.st_mode)):
-                raise Damaged(f"{shown(place)} is no regular file")
+                raise Damaged(f"{paths.shown(place)} is no regular file")
             if not is_folder and digest(place) != written.pop(name):
-                raise Damaged(f"{shown(place)} has another digest than when written")
+                raise Damaged(f"{paths.shown(place)} has another digest than when written")
         for name in written:
             place = folder / name
             if not name.startswith(spared) and digest(place) != written[name]:
-                raise Damaged(f"{shown(place)} has another digest than when written")
+                raise Damaged(f"{paths.shown(place)} has another digest than when written")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise Damaged(f"{shown(place)} cannot be read ({error.strerror})") from None
+        raise Damaged(f"{paths.shown(place)} cannot be read ({error.strerror})") from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Damaged):
             raise
-        raise Damaged(f"{shown(place)} lists no digests of version 1") from None
+        raise Damaged(f"{paths.shown(place)} lists no digests of version 1") from None
 
 
 def wrong(folder, spared=()):
@@ -416,7 +290,7 @@ def remembered(what, sources, compute):
     one of another name.
     """
     told = [what, *map(stamp, sources)]
-    path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
+    path = paths.runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
         if check == key_of(told, value):

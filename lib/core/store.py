@@ -10,7 +10,7 @@
 A run folder holds `spec.json`, `status.json` (the ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.runs.paths) has a digest of each file. A run that is found damaged, or belongs to
+manifest (lib.core.paths) has a digest of each file. A run that is found damaged, or belongs to
 another Spec, is not used; a line says so, and the run that is made again takes its place. What
 cannot be read is left where it is, and raises an error.
 """
@@ -30,14 +30,15 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors.numpy import load_file, save_file
 
-from lib.runs import paths, processor
-from lib.runs.paths import Damaged, read_json, write_json
-from lib.runs.spec import from_json, placeless
-from lib.steps import STEPS
+from lib.core import disk, paths, processor
+from lib.core.disk import Damaged, read_json, write_json
+from lib.core.names import Absent
+from lib.core.spec import from_json, placeless
+from lib.core.steps import STEPS
 
 PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
 # A record does not copy these from its run. It gets a manifest of its own.
-LEFT = ("model", "events.jsonl", paths.MANIFEST)
+LEFT = ("model", "events.jsonl", disk.MANIFEST)
 
 
 @cache
@@ -66,7 +67,7 @@ class Run:
     @cached_property
     def body(self):
         """Return all PARTS, after a check of the digests of all files but the weights."""
-        paths.check(self.folder, ("model/",))
+        disk.check(self.folder, ("model/",))
         for name in PARTS:
             if not (self.folder / f"{name}.json").exists():
                 raise Damaged(f"{paths.shown(self.folder)} has no {name}.json")
@@ -106,7 +107,7 @@ class Run:
         if told != asked and placeless(told) != placeless(asked):
             raise Damaged(f"{paths.shown(self.folder)} holds the run of another Spec")
         if weights:
-            paths.check(self.folder)
+            disk.check(self.folder)
 
 
 @contextmanager
@@ -118,7 +119,7 @@ def locked(path, patience=-1):
     holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with paths.room(path.parent), FileLock(path, patience, thread_local=False):
+    with disk.room(path.parent), FileLock(path, patience, thread_local=False):
         try:
             yield
         finally:
@@ -200,10 +201,10 @@ class Store:
         the new run is whole under either name.
         """
         final = self.runs / spec.name
-        paths.settle(self.part(spec))
-        paths.remove(final)
+        disk.settle(self.part(spec))
+        disk.remove(final)
         self.part(spec).rename(final)
-        paths.synced(final.parent)
+        disk.synced(final.parent)
         return Run(final, "run")
 
     def part(self, spec):
@@ -295,10 +296,10 @@ class Store:
     def record(self, run):
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
-        with paths.whole(target) as folder:
+        with disk.whole(target) as folder:
             shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*"))
-            paths.seal(folder)
-            paths.settle(folder)
+            disk.seal(folder)
+            disk.settle(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
@@ -380,9 +381,9 @@ class Draft(Scratch):
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.told = time.monotonic()
-        (self.folder / paths.MANIFEST).unlink(missing_ok=True)
+        (self.folder / disk.MANIFEST).unlink(missing_ok=True)
         for path in list(self.folder.rglob(".*")):  # An attempt that was killed may have left it.
-            paths.remove(path)
+            disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json(), durable=False)
         self.own = self.stamp()
         self.tell("started")
@@ -401,7 +402,7 @@ class Draft(Scratch):
             if self.stamp() == self.own:
                 return
         where = f"{paths.shown(self.folder)} was deleted while the run was made"
-        raise FileNotFoundError(f"{where}: the same command makes it anew")
+        raise Absent(f"{where}: the same command makes it anew")
 
     def tell(self, state, in_place=False, **more):
         """Write the ledger. in_place: over the bytes that it has, which takes no room on a disk."""
@@ -440,7 +441,7 @@ class Draft(Scratch):
         write_json(self.folder / "metrics.json", metrics, durable=False)
         write_json(self.folder / "env.json", env, durable=False)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
-        paths.write(self.folder / "events.jsonl", body, durable=False)
+        disk.write(self.folder / "events.jsonl", body, durable=False)
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
-        paths.seal(self.folder)
+        disk.seal(self.folder)

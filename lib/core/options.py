@@ -9,7 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from lib.model.options import FACTOR as FACTOR
 from lib.model.options import MIX_NORMS, Count, Option, Positive, Share, ShareAbove0, ShareBelow1
+from lib.model.options import START as START
 from lib.model.options import Ghost as Ghost
 
 
@@ -19,7 +21,7 @@ class Numerics(Option):
     """A Numerics decides the bits of a run beside its mathematics."""
 
     # "bfloat16" is the type of matrix products and, on a CPU, of hidden states. Weights stay in
-    # float32. A CPU without instructions for bfloat16 refuses it (lib.runs.processor).
+    # float32. A CPU without instructions for bfloat16 refuses it (lib.core.processor).
     dtype: Literal["float32", "bfloat16"]
     threads: Count  # Bits depend on the number of CPU threads, because sums are split by thread.
     device: Literal["", "cuda"] = ""  # "" is the CPU, and "cuda" a GPU, which makes other runs.

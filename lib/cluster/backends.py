@@ -1,0 +1,31 @@
+"""This module opens the executor of a backend: of this machine, of a Ray cluster, or of Slurm."""
+
+from dataclasses import astuple
+
+from lib.cluster import remote
+from lib.cluster.executors import Local, Need, memory
+from lib.core import paths
+from lib.core.names import Refused, known
+
+BACKENDS = ("local", "ray", "slurm")
+
+
+def open_executor(backend, needs, workers=None, folder=None):
+    """Return the executor of a backend for runs with these Needs.
+
+    backend: its name, and after a colon its address or its parameters. workers: the number of runs
+    at once; by default as many as fit, and one on a GPU. folder: where a backend leaves its logs.
+    Raises Refused for an unknown backend, and where its package is absent.
+    """
+    name, _, told = backend.partition(":")
+    known("backend", name, BACKENDS)
+    if name != "local":
+        try:
+            most = max(1, min(workers or 100, len(needs)))
+            return getattr(remote, name.capitalize())(told, most, folder)
+        except ModuleNotFoundError as error:
+            how = "pip install -r requirements-cluster.txt"
+            raise Refused(f"{error.name} is absent: {how}") from None
+    widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
+    fit = 1 if widest.card else min(paths.cores() // widest.cores, memory() // widest.memory)
+    return Local(max(1, min(workers or int(fit), len(needs))), widest.card)
