@@ -272,6 +272,17 @@ def test_files_are_written_of_sound_records_alone(records, capsys):
     assert [(records / name).read_text() for name in there] == before
 
 
+def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
+    """What this machine is making now no other one has."""
+    stores = []
+    monkeypatch.setattr(
+        verify.claims, "judged", lambda *args, store=None, **_: stores.append(store) or {}
+    )
+    monkeypatch.setattr(verify.claims, "posted", lambda readme, found: readme)
+    verify.made(Store())
+    assert [(store.runs, store.records) for store in stores] == [(records, records)]
+
+
 @pytest.mark.parametrize("error", [KeyError("EfficientBERT"), Refused("no number: 1x")])
 def test_a_command_that_fails_names_printed_tables_that_were_changed(
     error, monkeypatch, tmp_path, capsys

@@ -17,6 +17,7 @@ import pandas as pd
 from lib import data
 from lib.core import disk, paths
 from lib.core.names import one_line
+from lib.core.store import Store
 from lib.measure import metrics
 from lib.page import checks, claims, evidence, lists, notebook
 from lib.page.committed import FILES, FIX, changed, seen
@@ -108,7 +109,11 @@ def labels(row):
 
 
 def made(store):
-    """Return {file: its text} of the tables and of README, from the code and the records."""
+    """Return {file: its text} of the tables and of README, from the code and the records.
+
+    Runs that are no records do not count: no other machine has them.
+    """
+    store = Store(store.records, store.records)
     with data.planning(look=False):
         found = claims.judged(store=store)
         lines = claims.lines(found)
