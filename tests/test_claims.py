@@ -205,7 +205,10 @@ def test_the_word_is_that_of_an_independent_function(text, one, other, printed, 
     out = printed is not None and not low <= printed <= high
     assert result.shuts_out == (None if printed is None else out)
     usable = printed not in (None, null) and region[0] <= printed <= region[1]
-    assert bool(result.size) == (result.word == AGREES and out and usable)
+    below = printed is None and interest not in (None, null)
+    below = below and region[0] <= interest <= region[1]
+    below = below and (high < interest if interest > null else low > interest)
+    assert bool(result.size) == (result.word == AGREES and (out and usable or below))
     p = result.p
     assert 0 <= p <= 1
     if result.word in claims.DECIDED and one != other:
@@ -231,7 +234,15 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(low, high, text
     result = told(low, high, text, printed=printed)
     assert (result.word, result.size) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
-    assert told(low, high, text, interest=printed).size == ""  # An interest is not printed.
+
+
+def test_an_agreeing_effect_below_the_one_of_interest_says_so():
+    """Without a printed value; an effect above the smallest one of interest is nothing to tell."""
+    below = "weaker than the effect of interest"
+    assert told(0.5, 1.5, "a > b", interest=3.0).size == below
+    assert told(-1.5, -0.5, "a < b", interest=-3.0).size == below
+    assert told(0.5, 1.5, "a > b", interest=0.2).size == told(0.5, 1.5, "a > b", interest=1).size
+    assert told(0.5, 1.5, "a > b", interest=1).size == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -572,14 +583,17 @@ def test_half_of_the_runs_of_a_model_that_learned_nothing_are_too_many(lost, run
         assert found.collapsed == f"{lost} of {runs} runs of b collapsed"
 
 
-@pytest.mark.parametrize("whole, why", [(59.0, ""), (61.0, "b learned nothing on CoLA: 30.0 ")])
+@pytest.mark.parametrize(
+    "whole, why",
+    [(59.0, ""), (61.0, "b stayed under half of the whole model's score on CoLA: 30.0 ")],
+)
 def test_half_of_a_whole_models_score_is_the_floor(whole, why):
     """It is a number of the profile, and no record that happens to be there."""
     rows = [("CoLA", m, s, even(0.75 - 0.1 * (m == "b")), {"matthews": 0.3})
             for m in "ab" for s in range(3)]  # fmt: skip
     found = only("a > b", collected(*rows), level={"CoLA": whole})
     assert found.reason.startswith(why) and bool(found.reason) == bool(why)
-    assert found.reason.endswith("no more than 30.5") or not why
+    assert found.reason.endswith("half is 30.5") or not why
     assert only("a > b", collected(*rows)).reason == ""
 
 

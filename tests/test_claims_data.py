@@ -18,8 +18,8 @@ from lib.measure.cells import parsed
 from lib.model.formula import NUMPY
 from lib.page import checks, lists, notebook
 from lib.page import claims as source
-from lib.page.checks import PAPERS
-from lib.page.checks import lines as read
+from lib.page.lists import PAPERS
+from lib.page.lists import lines as read
 from lib.search import net
 
 NO_TABLE = ("cells", "claims", "corrections", "checks", "misses")

@@ -39,7 +39,7 @@ def claims(monkeypatch):
         {"claim": name, "profile": "mini", "family": "bermo", "word": word}
         for name, word in product(known, ["agrees", "too noisy to say"])
     ]
-    monkeypatch.setattr(evidence.checks, "claims", lambda: known)
+    monkeypatch.setattr(evidence.lists, "claims", lambda: known)
     monkeypatch.setattr(evidence, "rows", lambda line: ROWS[line["id"]](seeds(line["seeds"])))
     monkeypatch.setattr(evidence, "recorded", lambda: rows)
     return there
@@ -49,7 +49,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     specs = evidence.rounds(claims)
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
-    monkeypatch.setattr(evidence.checks, "lines", lambda _: [{"claim": "H1"}, {"claim": "A2"}])
+    monkeypatch.setattr(evidence.lists, "lines", lambda _: [{"claim": "H1"}, {"claim": "A2"}])
     specs = evidence.rounds(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
@@ -74,7 +74,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):
     other = claim("A3", importance(small(64), batch=4))
     every = evidence.lists.claims() | {"A3": other}
-    monkeypatch.setattr(evidence.checks, "claims", lambda: every)
+    monkeypatch.setattr(evidence.lists, "claims", lambda: every)
     assert evidence.gather(claims[1:2], store, workers=1) == {}
     assert store.find(small(64).at(10), weights=True)
     assert evidence.gather([other], store, workers=1) == {}

@@ -7,7 +7,7 @@ it compares the interval with the region that the paper claims, and with the val
 prints. A claim has no word of its own. It is read as its cells.
 
 Runs that collapsed make no pair, for both models alike, and are counted beside. A model of which
-half the runs learned nothing cannot be compared: `unlearned` says which and why.
+half the runs learned too little cannot be compared: `unlearned` says which and why.
 """
 
 from dataclasses import dataclass, field, replace
@@ -105,9 +105,16 @@ class Result:
 
     @property
     def size(self) -> str:
-        """Return whether an agreeing interval shuts out the printed value, in words, or ""."""
-        if self.word != AGREES or self.aim is None or self.printed is None:
+        """Return whether an agreeing interval shuts out the printed value, in words, or "".
+
+        Without a printed value it tells whether the effect is below the one of interest.
+        """
+        if self.word != AGREES or self.aim is None:
             return ""
+        if self.printed is None:
+            above = self.aim > self.null
+            weak = self.estimate.high < self.aim if above else self.estimate.low > self.aim
+            return "weaker than the effect of interest" * weak
         if self.estimate.low <= self.printed <= self.estimate.high:
             return ""
         low, high = self.cell.bounds
@@ -416,10 +423,10 @@ def untestable(cell: Cell, rows: list, setting: Setting, groups=()) -> str:
 
 
 def unlearned(label: str, rows: list, measure: str, setting: Setting) -> str:
-    """Return in a sentence that half of a model's runs or more learned nothing, or "".
+    """Return in a sentence that half of a model's runs or more learned too little, or "".
 
-    A run learned nothing if it collapsed, or has less than half of the score that a whole model has
-    in a trial. Where the share of collapsed runs is what is measured, they are no fault.
+    A run learned too little if it collapsed, or has less than half of the score that a whole model
+    has in a trial. Where the share of collapsed runs is what is measured, they are no fault.
     """
     faults, runs = [], 0
     for row in rows:
@@ -431,17 +438,19 @@ def unlearned(label: str, rows: list, measure: str, setting: Setting) -> str:
         if level.collapsed and measure == "diverged":
             continue
         if level.collapsed or level.score < floor:
-            faults.append((level.score, row["task"], max(level.chance, floor)))
+            faults.append((level.score, row["task"], level))
     if not faults or 2 * len(faults) < runs:
         return ""
-    scores, tasks, least = zip(*faults, strict=True)
+    scores, tasks, levels = zip(*faults, strict=True)
     low, high = f"{min(scores):.1f}", f"{max(scores):.1f}"
     reach = low if low == high else f"{low} to {high}"
     what = label.replace("*", "a model")
     count = f" in {len(faults)} of {runs} runs" * (runs > 1)
-    return (
-        f"{what} learned nothing on {tasks[0]}: {reach} points{count}, no more than {least[0]:.1f}"
-    )
+    place = f"on {tasks[0]}: {reach} points{count}"
+    if all(level.collapsed for level in levels):
+        return f"{what} learned nothing {place}, no more than {levels[0].chance:.1f}"
+    half = setting.level[tasks[0]] / 2
+    return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
 def has_score(row: dict, setting: Setting) -> bool:

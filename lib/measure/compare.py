@@ -332,7 +332,7 @@ FAR = 10.0  # A seed that is so many points from the median of its row is told.
 
 
 def strays(frame, columns):
-    """Return a sentence for each seed whose score is far from those of the other seeds of its row.
+    """Return a sentence for each row with seeds whose scores are far from those of its other seeds.
 
     So a mean that one seed makes is not taken for that of all. frame: a collected frame with the
     columns task, model and seed. columns: as in `pairs`.
@@ -350,10 +350,18 @@ def strays(frame, columns):
         *width, model, column = key
         place = "".join(f" at {m}/12" for m in width)
         rest = rows["score"][~far]
-        for seed, score in zip(rows["seed"][far], rows["score"][far], strict=True):
-            others = f"the others {rest.min():.1f} to {rest.max():.1f}"
-            lines.append(f"{model}{place} on {column}: seed {seed} has {score:.1f}, {others}")
+        several = "seeds {} have" if far.sum() > 1 else "seed {} has"
+        seeds = several.format(listing(map(str, rows["seed"][far])))
+        scores = listing(f"{score:.1f}" for score in rows["score"][far])
+        others = f"the others {rest.min():.1f} to {rest.max():.1f}"
+        lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
     return lines
+
+
+def listing(texts):
+    """Return texts as a list in words: "13, 14 and 15"."""
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def with_metrics(row):

@@ -97,8 +97,9 @@ class Page:
         lines = frame.to_dict("records")
         self.note(compare.told(lines))
         there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
-        for name, row in there.items():
-            self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
+        for name, row in there.items():  # What is only looked up is no part that is missing.
+            if row["run"] or on_missing != "skip":
+                self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
             why = Counter(row["error"] or how for row in there.values() if not row["run"])

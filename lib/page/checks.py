@@ -20,7 +20,7 @@ from lib.core import options
 from lib.core.names import Refused
 from lib.core.spec import ancestry
 from lib.measure import cost
-from lib.page.lists import claims, lines
+from lib.page import lists
 
 # A Spec leaves out a default; it stands in the class of options by its place in the Spec.
 OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.Warmup}
@@ -34,8 +34,8 @@ def effects(claim):
     tasks is named by all of them, in order, with "/" between them. So it stands beside the measured
     mean over these tasks alone.
     """
-    paper, found = claims()[claim]["paper"], {}
-    for row in (row for row in lines("effects") if row["claim"] == claim):
+    paper, found = lists.claims()[claim]["paper"], {}
+    for row in (row for row in lists.lines("effects") if row["claim"] == claim):
         for task in row["tasks"].split("; "):
             printed, _ = value(paper, row["formula"].replace("{task}", task))
             found[row["cell"], task] = float(printed)
@@ -63,7 +63,7 @@ class Cells:
         self.paper, self.given = paper, {}
 
     def rows(self, table, keys):
-        at = list(enumerate(lines(f"{self.paper}/{table}")))
+        at = list(enumerate(lists.lines(f"{self.paper}/{table}")))
         for key, column in zip(keys, at[0][1], strict=False):
             exact = [each for each in at if each[1][column] == key]
             at = exact or [each for each in at if key == "*" or each[1][column].startswith(key)]
@@ -84,14 +84,14 @@ class Cells:
 
     def row(self, table, span, *keys):
         """Return the values of one row in the columns of a span "A:B"; empty cells are left out."""
-        names = list(lines(f"{self.paper}/{table}")[0])
+        names = list(lists.lines(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
 
     def off(self, table, span, average, labels=1):
         """Return the keys of complete rows whose printed average is not the mean of the span."""
-        keys = [list(line.values())[:labels] for line in lines(f"{self.paper}/{table}")]
+        keys = [list(line.values())[:labels] for line in lists.lines(f"{self.paper}/{table}")]
         parts = [
             (key, self.cell(table, average, *key), self.row(table, span, *key)) for key in keys
         ]
@@ -224,5 +224,5 @@ def inconsistencies():
     """
     return [
         row | {"found": value(row["paper"], row["how"])[0] if row["how"] else None}
-        for row in lines("inconsistencies")
+        for row in lists.lines("inconsistencies")
     ]

@@ -168,11 +168,16 @@ def margin(result):
     """Return in words a claimed region that does not end at no effect, "" where it does."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
-        return f" (within {result.number(low)} to {result.number(high)})" if low < high else ""
+        return f" (within {exact(low)} to {exact(high)})" if low < high else ""
     end = low if isfinite(low) else high
     if end in (0, result.null):
         return ""
-    return f" ({'at least' if isfinite(low) else 'at most'} {result.number(end)})"
+    return f" ({'at least' if isfinite(low) else 'at most'} {exact(end)})"
+
+
+def exact(value):
+    """Return a margin as text, with all its digits: a word is held to it."""
+    return f"{value:g}".replace("-", "−")
 
 
 def computed(line):
