@@ -1,11 +1,7 @@
 """No arrow runs up: what each folder of lib may import of the others."""
 
 import ast
-import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -92,47 +88,3 @@ def test_a_paper_imports_no_other():
             last = name.removeprefix("lib.papers.")
             of = [paper for paper in PAPERS if name != last and last.startswith(paper)]
             assert of == own or not of or path.stem in SHARED, (path, name)
-
-
-CROSSED = """
-import cProfile, json, sys
-from lib.data import grammar, read, treebank  # an import is no crossing
-from lib.page import artefact, plot, report
-from lib.papers import ghostbert
-from lib.core import paths
-from lib.cluster import sweep
-
-cells = [cell for cell in json.load(open(sys.argv[1]))["cells"] if cell["cell_type"] == "code"]
-calls, names = cProfile.Profile(), {}
-sweep.make = lambda specs: {}
-for cell in cells:
-    source = "".join(cell["source"]).replace('profile: str = "toy"', 'profile: str = "mini"')
-    if "verdicts" in cell["metadata"]["tags"]:
-        break
-    if names:
-        calls.enable()
-    exec(source, names)
-    calls.disable()
-files = (getattr(call.code, "co_filename", "") for call in calls.getstats())
-seen = {name.partition(str(paths.ROOT / "lib"))[2] for name in files}
-print(json.dumps(sorted(name for name in seen if name.endswith(".py"))))
-"""
-
-
-def test_a_row_crosses_few_files_to_its_page(tmp_path):
-    """From the grid of a page at mini to its last figure, all runs looked up."""
-    own = {"RUNS_ROOT": str(tmp_path / "runs"), "FIGURES_ROOT": str(tmp_path / "figures")}
-    path = paths.NOTEBOOKS / "ghostbert_t03_pruned_vs_ghost.ipynb"
-    made = subprocess.run(
-        [sys.executable, "-c", CROSSED, str(path)],
-        capture_output=True,
-        text=True,
-        cwd=paths.ROOT,
-        env=os.environ | own | {"MPLBACKEND": "Agg"},
-    )
-    assert made.returncode == 0, made.stderr
-    crossed = {*json.loads(made.stdout.splitlines()[-1])}
-    crossed -= {"/data/read.py"}  # where data are not at hand, they are looked for
-    # Two tell whether its profile has a plan, three which seeds its comparisons have and whether
-    # the compared models learned, and two what distillation mended.
-    assert 10 < len(crossed) <= 24, sorted(crossed)

@@ -15,6 +15,7 @@ from nbconvert.filters import markdown2html
 from lib.cluster import sweep
 from lib.core import paths
 from lib.core.options import Numerics
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.measure import compare
 from lib.measure.cells import cell
@@ -27,7 +28,7 @@ from lib.papers.published import Printed
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})
-ROWS = [{"seed": seed, "spec": SPEC.at(seed)} for seed in range(4)]
+ROWS = [Row(SPEC, seed=seed) for seed in range(4)]
 
 
 def as_html(told):
@@ -57,7 +58,7 @@ def collected(monkeypatch, *origins, error=""):
     def collect(rows, *_, **more):
         return pd.DataFrame(
             [
-                row
+                dict(row)
                 | {
                     "run": run(row, origin),
                     "error": "" if origin else error,
@@ -169,8 +170,12 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
 def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
     def rows(*dtypes):
         return [
-            {"model": model, "task": "CoLA", "seed": seed}
-            | {"spec": Spec("finetune", {"numerics": Numerics(dtype, 1)}).at(seed)}
+            Row(
+                Spec("finetune", {"numerics": Numerics(dtype, 1)}),
+                model=model,
+                task="CoLA",
+                seed=seed,
+            )
             for seed, pair in enumerate(dtypes)
             for model, dtype in zip("ab", pair, strict=True)
         ]

@@ -14,6 +14,7 @@ from lib.cluster import sweep
 from lib.core import paths, processor
 from lib.core.execute import environment, execute
 from lib.core.options import Numerics
+from lib.core.rows import Row
 from lib.core.spec import Spec, ancestry
 from lib.core.store import Store
 from lib.measure import cells, compare, estimates
@@ -124,7 +125,7 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     assert found["state"] == "finished" and found["run"].name == teacher().at(0).name
     assert not store.missing([spec]) and store.find(spec) is None
     assert found["run"].env["dtype"] == "float32"
-    frame = collect([{"model": "a", "spec": spec}], store)
+    frame = collect([Row(spec, model="a")], store)
     assert frame["matthews"].notna().all()
 
 
@@ -147,9 +148,9 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).at(0)
     lost = sweep.make([spec], store, workers=1)
-    (error,) = collect([{"model": "a", "spec": spec}], store, lost)["error"]
+    (error,) = collect([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.twin] and "lower Train.lr" in error
-    assert collect([{"model": "a", "spec": spec}], store)["error"].item() == error
+    assert collect([Row(spec, model="a")], store)["error"].item() == error
     assert store.found(spec)["state"] == "failed"
 
 
@@ -166,7 +167,7 @@ def test_the_environment_of_a_run_tells_dtype_and_features(able):
 def claim(monkeypatch):
     """A claim on two Specs in bfloat16 at seeds 10 and 11."""
     specs = [half(teacher()), half(importance(teacher()))]
-    rows = [{"seed": n, "spec": spec.at(n)} for n in (10, 11) for spec in specs]
+    rows = [Row(spec, seed=n) for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
     monkeypatch.setattr(evidence, "rows", lambda _: rows)
     monkeypatch.setattr(lists, "claims", lambda: {"A1": line})

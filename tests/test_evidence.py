@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
+from lib.core.rows import Row
 from lib.core.store import Store
 from lib.measure.cells import parse_seeds as seeds
 from lib.page import evidence, lists
@@ -21,7 +22,7 @@ ROWS = {}  # of each claim
 
 
 def claim(name, make, seeds="10 to 11"):
-    ROWS[name] = lambda numbers: [{"seed": n, "spec": make.at(n)} for n in numbers]
+    ROWS[name] = lambda numbers: [Row(make, seed=n) for n in numbers]
     return {"id": name, "seeds": seeds, "role": "central"}
 
 

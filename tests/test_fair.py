@@ -12,6 +12,7 @@ from conftest import made, scored, untrained
 from lib import data
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Mix, Numerics, Objective, Targets, Train
+from lib.core.rows import Row
 from lib.core.spec import Spec, plain
 from lib.measure import measures
 from lib.measure.cells import parse_seeds, parsed
@@ -226,21 +227,19 @@ def test_distillations_are_the_runs_behind_students():
     behind = ghostbert.distillations(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(found)
     assert [row["model"] for row in behind] == [row["model"] for row in found]
-    assert ghostbert.distillations([{"spec": grids.teacher("mini", "SST-2").at(1)}]) == []
+    assert ghostbert.distillations([Row(grids.teacher("mini", "SST-2").at(1))]) == []
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     spec = ghostbert.named("mini", "SST-2", 3, "Ghost")
-    many = [
-        {"task": "SST-2", "m": 3, "model": "Ghost", "seed": s, "spec": spec.at(s)} for s in (1, 2)
-    ]
+    many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
     shown = {}
 
     class Page:
         def collect(self, found, on_missing):
             assert on_missing == "skip" and all(row["spec"].step == "distil" for row in found)
             told = [{"distance": 1.25, "teacher_score": 0.8, "start_score": 0.75}, {}]
-            return pd.DataFrame([row | more for row, more in zip(found, told, strict=True)])
+            return pd.DataFrame([dict(row) | more for row, more in zip(found, told, strict=True)])
 
         def note(self, lines):
             shown["note"] = lines

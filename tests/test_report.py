@@ -21,6 +21,7 @@ from lib.page import artefact
 page = artefact.start("NAME", globals())"""
 GRID = """from lib import data
 from lib.core.options import Numerics, Targets, Train
+from lib.core.rows import Row
 from lib.core.spec import Spec
 
 train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
@@ -28,10 +29,9 @@ shape = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "i
 backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": train,
                              "numerics": numerics, "model": shape,
                              "objective": {"share": 0.15, "hidden": 0.8, "replaced": 0.1}}, seed=0)
-grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
+grid = [Row(Spec("finetune", {
     "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"),
-    "numerics": numerics},
-    {"start": backbone}).at(seed)} for seed in (0, 1)]"""
+    "numerics": numerics}, {"start": backbone}), task="CoLA", seed=seed) for seed in (0, 1)]"""
 RAN = "a planted script ran"  # no page may have it as its title
 EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
 ARTEFACT = """import matplotlib.pyplot as plt

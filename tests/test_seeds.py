@@ -9,6 +9,7 @@ import pytest
 from conftest import made_up
 
 from lib import data
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.measure.cells import fits, parsed, scored
 from lib.page import lists, notebook, seeds
@@ -32,8 +33,13 @@ def plans(monkeypatch):
 
 def rows(*models, seeds=(0, 1), step="fineprune", **labels):
     return [
-        {"model": model, "task": "SST-2", "seed": seed, **labels}
-        | {"spec": Spec(step, {"data": {"task": "SST-2", "of": model}}).at(seed)}
+        Row(
+            Spec(step, {"data": {"task": "SST-2", "of": model}}),
+            model=model,
+            task="SST-2",
+            seed=seed,
+            **labels,
+        )
         for model in models
         for seed in seeds
     ]
@@ -62,7 +68,7 @@ def test_a_row_has_the_union_of_the_seeds_of_all_cells_that_name_it(plans):
 def test_rows_differ_by_their_seed_and_spec_alone(plans):
     made = rows("a", m=3, more="kept")
     for row in seeded("page", "mini", made):
-        assert row | {"seed": 0, "spec": made[0]["spec"]} == made[0]
+        assert row.at(0) == made[0]
         assert row["spec"].id == made[0]["spec"].id
 
 
@@ -74,7 +80,7 @@ def test_a_page_without_such_cells_and_a_profile_without_a_plan_are_left(plans):
 
 
 def test_a_row_without_a_seed_is_left(plans):
-    once = [{"model": "a", "m": 3, "spec": SPEC}, {"model": "a", "m": 3, "seed": 4, "spec": SPEC}]
+    once = [Row(SPEC, model="a", m=3)]
     assert seeded("page", "mini", once) == once
 
 

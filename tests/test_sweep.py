@@ -15,6 +15,7 @@ from conftest import finish, holder, losses_of, same_run, small_backbone
 from lib import data
 from lib.cluster import executors, sweep
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Draft, Store, cost
 from lib.page.tables import collect
@@ -90,7 +91,7 @@ def test_a_chain_is_made_and_found_again(store):
     ghost = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
     surgery = [{"op": "cut", "heads": 3}, ghost | {"softmax": True, "relu": True}]
     student = Spec("finetune", dict(start.args), {"start": distilled(start, surgery)})
-    rows = [{"model": "student", "spec": student.at(0)}, {"model": "plain", "spec": start.at(0)}]
+    rows = [Row(student.at(0), model="student"), Row(start.at(0), model="plain")]
     assert not make([row["spec"] for row in rows], store, workers=2)
     frame = collect(rows, store)
     assert list(frame["state"]) == ["finished"] * 2 and frame["matthews"].between(-1, 1).all()
@@ -111,7 +112,7 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "FloatingPointError" in lost[bad.at(0)]
     assert "could not be made" in lost[importance(bad).at(0)]
     assert store.find(good.at(0)) and store.state(bad.at(0))["state"] == "failed"
-    frame = collect([{"spec": bad.at(0)}], store)
+    frame = collect([Row(bad.at(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
 
@@ -121,7 +122,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     top = distilled(bad).at(0)
     wanted = f"needs {bad.at(0).name}, which could not be made: FloatingPointError"
     assert make([top], store)[top].startswith(wanted)
-    assert collect([{"spec": top}], store)["error"][0].startswith(wanted)
+    assert collect([Row(top)], store)["error"][0].startswith(wanted)
 
 
 def test_the_bar_keeps_its_end(store, monkeypatch):

@@ -17,6 +17,7 @@ from lib.__main__ import COMMANDS, main
 from lib.core import paths
 from lib.core.disk import seal, write_json
 from lib.core.names import Refused
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.measure import metrics
@@ -56,7 +57,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    rows = [{"task": "RTE", "m": 3, "seed": 10, "spec": SPEC, "more": [1]}]
+    rows = [Row(SPEC, task="RTE", m=3, seed=10, more=[1])]
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find", lambda *_: [page])
     monkeypatch.setattr(notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]})
@@ -73,7 +74,7 @@ SPEC = Spec("finetune", {"numerics": {"dtype": "float32"}}, seed=10)
 
 
 def grid(seeds):
-    return [{"task": "RTE", "spec": SPEC.at(seed), "seed": seed} for seed in seeds]
+    return [Row(SPEC, task="RTE", seed=seed) for seed in seeds]
 
 
 def judged(store):

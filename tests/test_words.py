@@ -57,7 +57,11 @@ def size(line):
     """Whether an interval that agrees is nearer to no effect than the printed value, or beyond."""
     null, low, high = (number(line, name) for name in ("no_effect", "low", "high"))
     printed, mean = number(line, "printed"), number(line, "estimate")
+    interest = number(line, "interest")
     least, most = number(line, "region_low", -np.inf), number(line, "region_high", np.inf)
+    if word(line) == "agrees" and np.isnan(printed) and interest != null:
+        below = high < interest if interest > null else low > interest
+        return "weaker than the effect of interest" * bool(below and least <= interest <= most)
     aims = printed != null and least <= printed <= most
     if word(line) != "agrees" or not aims or low <= printed <= high:
         return ""
@@ -244,7 +248,7 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     for line in lines:
         known.setdefault(ours(line | {"collapsed": ""}), []).append(line)
     value = r"\+?−?[\d.]+ \[−?[\d.]+, −?[\d.]+\]|\d+ of \d+ against \d+ of \d+"
-    told = rf"(?:{'|'.join(WORDS)})(?: \((?:weaker|stronger) than printed\))?(?: †)?"
+    told = rf"(?:{'|'.join(WORDS)})(?: \((?:weaker|stronger) than [a-z ]+\))?(?: †)?"
     rows = [row.split(" | ") for row in block.splitlines() if row.startswith("| **")]
     assert len(rows) == 4
     for _, words, values, _ in rows:

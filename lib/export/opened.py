@@ -110,8 +110,8 @@ def chosen(name, profile, wanted):
     path = notebook.find([name])[0]
     rows = notebook.planned(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in wanted.items())]
-    if len(specs := {row["spec"] for row in hits}) != 1:
-        lines = [{c: v for c, v in row.items() if c != "spec"} for row in (hits or rows)[:9]]
+    if len(specs := {row.spec for row in hits}) != 1:
+        lines = [row.labels for row in (hits or rows)[:9]]
         told = f"{len(specs)} runs of {path.stem} have {wanted}: choose a line such as"
         raise Refused(f"{told} {', '.join(map(str, lines))}")
     return specs.pop()

@@ -86,7 +86,7 @@ class Page:
 
         on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
         """
-        lost, specs = {}, [row["spec"] for row in rows]
+        lost, specs = {}, [row.spec for row in rows]
         if on_missing == "run" and not os.environ.get(notebook.BATCH):
             if todo := Store().missing(specs):
                 self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])

@@ -111,7 +111,7 @@ def setting(page, step, path, **labels):
     labels: the labels of the rows that count.
     """
     rows = [row for row in made(page) if labels.items() <= row.items()]
-    specs, found = {row["spec"] for row in rows}, set()
+    specs, found = {row.spec for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
     for args in (each.args for each in specs | ancestry(specs) if each.step == step):

@@ -17,8 +17,9 @@ from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.core import disk, paths
 from lib.core.names import known
+from lib.core.rows import Outcome
 from lib.core.store import Store, run_lines
-from lib.measure import cells, claims, compare
+from lib.measure import cells, claims
 from lib.page import checks, lists, notebook
 from lib.page.seeds import SCALES as SCALES
 from lib.page.seeds import may_fail
@@ -107,9 +108,7 @@ def judge(line, scale, look):
                 claims.Result(line["id"], cell, "", None, 0, len(seeds), why) for cell in group
             ]
             continue
-        collected = [
-            compare.with_metrics(row | look(row["spec"])) for row in rows(part, scale, seeds)
-        ]
+        collected = [dict(Outcome(row, **look(row.spec))) for row in rows(part, scale, seeds)]
         judged_cells, note = claims.judge(part, collected, setting(line, scale, len(seeds)))
         results += judged_cells
         notes += [note] * bool(note)

@@ -49,7 +49,7 @@ def cells(claim, store=None):
     """
     store, there, found = store or Store(), rows(claim), {}
     for seed in parse_seeds(claim["seeds"]):
-        own = list(dict.fromkeys(row["spec"] for row in there if row.get("seed", seed) == seed))
+        own = list(dict.fromkeys(row.spec for row in there if row.get("seed", seed) == seed))
         twins = [spec.twin for spec in own]
         here = twins if not processor.has_bfloat16() else own
         found[seed] = next((s for s in (own, twins) if all(map(store.find, s))), here)
@@ -89,7 +89,7 @@ def by_seed(line: planned.Line, profile: str) -> dict:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
     there = line.rows(made(profile, line.page))
     return {
-        seed: list(dict.fromkeys(row["spec"] for row in there if row["seed"] == seed))
+        seed: list(dict.fromkeys(row.spec for row in there if row.seed == seed))
         for seed in line.seeds
     }
 

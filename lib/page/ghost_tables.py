@@ -3,6 +3,7 @@
 import re
 
 from lib.core import paths
+from lib.core.rows import Row
 from lib.core.store import Run, run_lines
 from lib.page.artefact import Page
 from lib.page.tables import Runs
@@ -21,9 +22,12 @@ def mending(page: Page, runs: Runs) -> None:
 
     Runs that are older than these numbers lack them; a note says how many there are.
     """
-    rows = ghostbert.distillations(runs.own.to_dict("records"))
-    told = ["task", "m", "model", "seed", "spec"]
-    wanted = {row["spec"]: {name: row[name] for name in told} for row in rows}
+    names = ["task", "m", "model", "seed"]
+    students = [
+        Row(row["spec"], **{name: row[name] for name in names})
+        for row in runs.own.to_dict("records")
+    ]
+    wanted = {row.spec: row for row in ghostbert.distillations(students)}
     frame = page.collect(list(wanted.values()), on_missing="skip")
     there = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = f"{len(there)} of {len(wanted)} distillations on this page have these numbers: runs that"

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from lib.core.rows import Row
 from lib.measure import compare
 from lib.papers import efficientbert
 
@@ -14,7 +15,7 @@ from lib.papers import efficientbert
 def rows(profile, tasks, seeds, networks):
     """Return the rows of the grid of either figure: one row is all networks on a task at a seed."""
     return [
-        {"task": task, "seed": seed, "spec": efficientbert.mapped(profile, task, networks).at(seed)}
+        Row(efficientbert.mapped(profile, task, networks).at(seed), task=task, seed=seed)
         for task, seed in product(
             efficientbert.tasks(profile, tasks)[:1], seeds or efficientbert.SEEDS[profile][:1]
         )

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 
+from lib.core.rows import Row
 from lib.measure import compare
 from lib.papers import nas, published
 
@@ -21,8 +22,7 @@ def rows(profile, models, tasks, seeds, ratios):
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     return [
-        {"kind": "score", "task": task, "model": model, "seed": seed}
-        | {"spec": nas.named(profile, task, model).at(seed)}
+        Row(nas.named(profile, task, model), kind="score", task=task, model=model, seed=seed)
         for task, model, seed in product(tasks, models, seeds)
     ]
 

@@ -15,6 +15,7 @@ from typing import get_args
 
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
+from lib.core.rows import Row
 from lib.core.store import say
 from lib.page.seeds import seeded
 from lib.papers import grids
@@ -138,13 +139,15 @@ def absurd(name, value, declared):
 
 def wanted(*grids):
     """Return the Specs that pages make, each once: those of the variable `grid` of notebooks."""
-    return list(dict.fromkeys(row["spec"] for found in grids for row in found.get("grid", [])))
+    return list(dict.fromkeys(row.spec for found in grids for row in found.get("grid", [])))
 
 
 def is_grid(value):
-    """Return whether the value of a variable is a list of rows with Specs."""
+    """Return whether the value of a variable is a list of Rows. Raises Refused for dicts."""
     rows = value if isinstance(value, list) else []
-    return bool(rows) and all(isinstance(row, dict) and "spec" in row for row in rows)
+    if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
+        raise Refused("a line of a grid is a dict; write Row(spec, task=..., seed=...) instead")
+    return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
 def planned(path, values, looked_up=True):

@@ -49,16 +49,16 @@ def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:
     found, known = [], {}
     for row in rows:
         seed = row.get("seed")
-        if seed is None or row["spec"].seed is None:
+        if seed is None or row.spec.seed is None:
             found.append(row)
             continue
-        labels = {name: value for name, value in row.items() if name not in ("seed", "spec")}
-        key = row["spec"].id, *map(repr, labels.items())
+        labels = {name: value for name, value in row.labels.items() if name != "seed"}
+        key = row.spec.id, *map(repr, labels.items())
         if key not in known:
             planned = (plan.seeds for plan in plans if names(plan.cell, row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for each in known[key]:
-                found.append(row | {"seed": each, "spec": row["spec"].at(each)})
+                found.append(row.at(each))
         if not known[key]:
             found.append(row)
     return found
@@ -66,7 +66,7 @@ def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:
 
 def names(cell: cells.Cell, row: dict) -> bool:
     """Return whether a cell names a row."""
-    if not (cell.measure or cells.scored(row["spec"])):
+    if not (cell.measure or cells.scored(row.spec)):
         return False
     return any(cells.fits(row, *model) for model in cell.models)
 

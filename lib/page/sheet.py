@@ -52,8 +52,8 @@ def fingerprint(sheet, store):
     names = shown().get(sheet.path.stem, ())
     results = [name for name in names if (store.records / name).exists()]
     for row in sum(sheet.grids.values(), []):
-        run = store.found(row["spec"])["run"]
-        results.append([row["spec"].name, (run.name, run.origin, run.metrics) if run else None])
+        run = store.found(row.spec)["run"]
+        results.append([row.spec.name, (run.name, run.origin, run.metrics) if run else None])
     return disk.key_of(sheet.text, code(), results)
 
 

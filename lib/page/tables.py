@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from lib.core.rows import Outcome
 from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.measure import compare
@@ -36,9 +37,10 @@ def collect(rows, store=None, lost=None):
     """
     store, lines = store or Store(), []
     for row in rows:
-        there = store.found(spec := row["spec"])
-        error = "" if there["run"] else (lost or {}).get(store.look(spec)[0]) or store.why(spec)
-        lines.append(compare.with_metrics(row | there | {"error": error}))
+        there = store.found(row.spec)
+        error = "" if there["run"] else (lost or {}).get(store.look(row.spec)[0])
+        error = error or ("" if there["run"] else store.why(row.spec))
+        lines.append(dict(Outcome(row, **there, error=error)))
     return pd.DataFrame(lines)
 
 

@@ -90,9 +90,7 @@ def runs(store):
     plans = (name for name in PROFILES if planned.lines(name))
     grids |= {(p, name): evidence.made(name, p) for name in plans for p in planned.pages(name)}
     every = ((*place, row) for place, rows in grids.items() for row in rows)
-    return sorted(
-        {(*at, labels(r), str(r["spec"].seed), named(r["spec"], store)) for *at, r in every}
-    )
+    return sorted({(*at, labels(r), str(r.spec.seed), named(r.spec, store)) for *at, r in every})
 
 
 def named(spec, store):
@@ -104,7 +102,7 @@ def named(spec, store):
 
 def labels(row):
     """Return the columns of a row of a grid that are numbers or text, without its seed."""
-    kept = {k: v for k, v in row.items() if k != "seed" and isinstance(v, str | int | float)}
+    kept = {k: v for k, v in row.labels.items() if k != "seed" and isinstance(v, str | int | float)}
     return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
 
 

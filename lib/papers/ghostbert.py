@@ -12,6 +12,7 @@ from itertools import product
 
 from lib.core.names import Refused
 from lib.core.options import Distil, Ghost
+from lib.core.rows import Row
 from lib.core.spec import Spec, plain
 from lib.measure import cost
 from lib.papers import grids, published
@@ -237,7 +238,7 @@ def augmentations(profile, tasks, seed):
     """Return rows of the augmented texts of some tasks, made once or, where it draws, at a seed."""
     made = {task: grids.augmentation(profile, task) for task in tasks}
     return [
-        {"task": task, "spec": spec if spec.seed is not None else spec.at(seed)}
+        Row(spec if spec.seed is not None else spec.at(seed), task=task)
         for task, spec in made.items()
     ]
 
@@ -266,9 +267,9 @@ def distillations(rows):
     They have the labels of their students, and no score: measures read them.
     """
     return [
-        row | {"spec": first}
+        row.of(first)
         for row in rows
-        for first in [row["spec"].parents.get("start")]
+        for first in [row.spec.parents.get("start")]
         if first and first.step == "distil"
     ]
 

@@ -247,8 +247,8 @@ def reachable(profile, ratios=()):
 def architectures(grid):
     """Return the rows of a grid that were found by a search or a draw, each with that Spec."""
     return [
-        row | {"spec": found}
+        row.of(found)
         for row in grid
-        for first in [row["spec"].parents.get("start")]
+        for first in [row.spec.parents.get("start")]
         if first and (found := first.parents.get("search"))
     ]

@@ -1,0 +1,86 @@
+"""This module has Row, a line of a grid, and Outcome, what its run came to.
+
+    Row(ghostbert.named(profile, task, m, "Ghost"), task=task, m=m, model="Ghost", seed=seed)
+
+Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lib.core.spec import Spec
+from lib.core.store import Run
+
+
+class Row(Mapping[str, Any]):
+    """A Row is a line of a grid: the labels by which pages and claims know it, and its Spec.
+
+    The labels are columns of tables: task, model, m (kept heads of 12), seed and others. A Spec
+    without a seed takes the label `seed`.
+    """
+
+    def __init__(self, spec: Spec, /, **labels: Any) -> None:
+        seed = labels.get("seed")
+        self.spec = spec.at(seed) if spec.seed is None and seed is not None else spec
+        self.labels = labels
+
+    @property
+    def task(self) -> str | None:
+        return self.labels.get("task")
+
+    @property
+    def seed(self) -> int | None:
+        """Return the label `seed`; a run that is made once for all seeds has none."""
+        return self.labels.get("seed")
+
+    def at(self, seed: int) -> "Row":
+        """Return the same line at another seed."""
+        return Row(self.spec.at(seed), **self.labels | {"seed": seed})
+
+    def of(self, spec: Spec, **labels: Any) -> "Row":
+        """Return a line of another Spec with these labels and further ones."""
+        return Row(spec, **self.labels | labels)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.spec if name == "spec" else self.labels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.labels
+        yield "spec"
+
+    def __len__(self) -> int:
+        return len(self.labels) + 1
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in self.labels.items())})"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Mapping[str, Any]):
+    """An Outcome is a Row with the run that stands for it, or why there is none.
+
+    Read like a dict it has the row's labels and Spec, then run, state and error, then the metrics
+    of the run that no label hides.
+    """
+
+    row: Row
+    run: Run | None
+    state: str  # It is finished, running, failed, stopped, died or missing.
+    error: str = ""  # It says in a line why there is no run, where somebody tried.
+    values: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        values = dict(self.row) | {"run": self.run, "state": self.state, "error": self.error}
+        metrics = self.run.metrics if self.run else {}
+        values |= {name: value for name, value in metrics.items() if name not in values}
+        object.__setattr__(self, "values", values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
