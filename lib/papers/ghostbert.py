@@ -261,6 +261,11 @@ def untrained(profile, task, heads, ghosts, family="bert"):
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
+def undistilled(profile, task, heads, ghosts):
+    """Return the Spec of a model that is cut, gets ghosts, and learns the labels alone."""
+    return finetuned(profile, task, untrained(profile, task, heads, ghosts))
+
+
 def distillations(rows):
     """Return the rows of the distillations behind some students, each with that Spec.
 
