@@ -345,6 +345,8 @@ class Scratch:
     Its subclass `Draft` is the run of a Spec.
     """
 
+    result: Json  # This is what `lib.train.learn.Lab.fit` returns.
+
     def __init__(self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9) -> None:
         self.folder, self.seed, self.checkpoint_seconds = Path(folder), seed, checkpoint_seconds
         self.lines: list[Json] = []
