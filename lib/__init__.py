@@ -5,10 +5,28 @@ or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`. `lab` 
 notebooks train on. Each function imports what it needs when it is called.
 """
 
+from __future__ import annotations
+
 import os as _os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from datasets import DatasetDict
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from lib.core.options import Train
+    from lib.core.types import Json
+    from lib.data import Split, Task
+    from lib.export.opened import Opened
+    from lib.train.learn import Lab
 
 
-def _stands_in():
+def _stands_in() -> str:
     """Return the folder of the checkout that this process stands in, or "" where it is in none.
 
     An environment may be that of another checkout: commands, notebooks, and workers of this one use
@@ -34,7 +52,7 @@ if _tree and not _os.path.samefile(_tree, _os.path.dirname(_os.path.dirname(__fi
         exec(compile(_file.read(), __file__, "exec"))
 
 
-def load(name, profile="toy", keep=False, **wanted):
+def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> Opened:
     """Open a finished run, by a line of a notebook's grid or by its name; see
     lib.export.opened.load.
 
@@ -45,7 +63,7 @@ def load(name, profile="toy", keep=False, **wanted):
     return opened.load(name, profile, keep, **wanted)
 
 
-def rows(place):
+def rows(place: str) -> tuple[Task, dict[str, Split]]:
     """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
     from lib.data import own
 
@@ -53,7 +71,7 @@ def rows(place):
     return task, own.load(task.name)
 
 
-def dataset(splits):
+def dataset(splits: Mapping[str, Split]) -> DatasetDict:
     """Return the Splits of `rows` as a `datasets.DatasetDict`.
 
     Its columns are a, b (of pairs of texts) and label.
@@ -64,10 +82,12 @@ def dataset(splits):
         name: {"a": split.a} | ({"b": split.b} if split.b else {}) | {"label": split.y}
         for name, split in splits.items()
     }
-    return datasets.DatasetDict({k: datasets.Dataset.from_dict(v) for k, v in columns.items()})
+    return datasets.DatasetDict((k, datasets.Dataset.from_dict(v)) for k, v in columns.items())
 
 
-def network(folder, task, dropout=0.1, seed=0):
+def network(
+    folder: str | Path, task: Task, dropout: float = 0.1, seed: int = 0
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of a saved encoder, under the head that a Task needs.
 
     A head that is not in the folder is drawn from the seed.
@@ -77,13 +97,19 @@ def network(folder, task, dropout=0.1, seed=0):
     return heads.network(folder, task, dropout, seed)
 
 
-def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
+def fit(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    task: Task,
+    rows: Mapping[str, Split],
+    train: Train,
+    seed: int = 0,
+    threads: int = 1,
+) -> Json:
     """Train a model in place on the labels of `rows`.
 
     Returns the metrics of its development rows, with the training's own such as "steps". Raises
     FloatingPointError where the loss is not finite.
-
-    train: a lib.core.options.Train.
     """
     from lib.train.learn import Lab
 
@@ -91,7 +117,7 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
     return lab.fit(model).result | lab.scores(model)
 
 
-def lab(count=2000, seed=0):
+def lab(count: int = 2000, seed: int = 0) -> tuple[Lab, PreTrainedModel]:
     """Return (Lab, encoder) of the method notebooks.
 
     The task is whether a generated sentence is in order, or two of its words have changed places.
@@ -112,7 +138,7 @@ def lab(count=2000, seed=0):
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
     train = options.Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
-    shape = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
+    shape: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
     shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
     transformers.set_seed(seed)
     encoder = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
@@ -120,7 +146,15 @@ def lab(count=2000, seed=0):
     return learn.Lab(tokenizer, task, splits, train, seed), encoder
 
 
-def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
+def rank(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    task: Task,
+    split: Split,
+    max_length: int = 128,
+    batch: int = 32,
+    threads: int = 1,
+) -> tuple[Tensor, Tensor]:
     """Return how much the loss on a Split needs each head [L, A] and each neuron [L, F].
 
     These are first-order Taylor scores (GhostBERT, section 2.3).
@@ -134,7 +168,7 @@ def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
     return importance.scores(model, encoded, options, Numerics("float32", threads))
 
 
-def operate(model, op, **more):
+def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     """Change a model in place by one operation, such as {"op": "cut", "heads": 3}.
 
     See lib.model.surgery.operate.
@@ -144,7 +178,9 @@ def operate(model, op, **more):
     return surgery.operate(model, op, **more)
 
 
-def save(model, tokenizer, folder):
+def save(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | Path | None
+) -> None:
     """Write a model with its surgery, so that `lib.model.backbone.load` gives it back."""
     from lib.model import backbone
 

@@ -4,6 +4,8 @@ Each command is one function, and its docstring is its help. It imports what it 
 command starts fast.
 """
 
+from __future__ import annotations
+
 import argparse
 import getpass
 import json
@@ -13,37 +15,46 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lib.core import paths
 from lib.core.names import Refused
 from lib.page import committed
 
-COMMANDS = {}
+if TYPE_CHECKING:
+    from lib.core.rows import Row
+    from lib.core.spec import Spec
+    from lib.core.store import Store
+
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+COMMANDS: dict[str, tuple[Callable[..., Any], tuple[Argument, ...]]] = {}
 
 
-def command(*arguments):
+def command(*arguments: Argument) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a command; arguments: (flags, keywords) of argparse, as `option`."""
 
-    def register(function):
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[function.__name__] = (function, arguments)
         return function
 
     return register
 
 
-def option(*flags, **keywords):
+def option(*flags: str, **keywords: Any) -> Argument:
     return flags, keywords
 
 
-def positive(text):
+def positive(text: str) -> int:
     """Return a whole number above 0, for argparse."""
     if not (text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
     return int(text)
 
 
-def listed(text):
+def listed(text: str) -> list[int | str]:
     """Return the words and whole numbers of a list such as "1,2", for argparse."""
     return [int(word) if word.isdigit() else word for word in map(str.strip, text.split(","))]
 
@@ -62,7 +73,7 @@ BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 
 
-def named(args):
+def named(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return (the profile of a command, the values of the notebooks' parameters that it names).
 
     The profile has the reader's own data and model, where the command names some.
@@ -74,7 +85,9 @@ def named(args):
     return scope, grids.values(scope) | lists
 
 
-def read(args):
+def read(
+    args: argparse.Namespace,
+) -> tuple[dict[Path, dict[str, Sequence[Row]]], dict[Path, Refused], Store]:
     """Return the notebooks of a command: ({path: {variable: rows}}, {path: error}, store).
 
     The second dict has the notebooks whose Specs cannot be made, because data are not at hand, or
@@ -105,7 +118,7 @@ def read(args):
     return grids, absent, Store()
 
 
-def report_lost(lost):
+def report_lost(lost: Mapping[Spec, str]) -> None:
     """Print a line for each reason why runs are lost, once for all that wait for one input."""
     reasons = {}
     for spec, why in lost.items():
@@ -116,7 +129,7 @@ def report_lost(lost):
 
 
 @command(*PAGES, WORKERS, BACKEND)
-def run(args, make=True):
+def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
     from lib.cluster import sweep
     from lib.page import notebook
@@ -139,13 +152,13 @@ def run(args, make=True):
 
 
 @command(*PAGES)
-def report(args):
+def report(args: argparse.Namespace) -> bool:
     """Make tables, figures and pages from the runs that are there."""
     return run(args, make=False)
 
 
 @command(*PAGES, WORKERS)
-def plan(args):
+def plan(args: argparse.Namespace) -> bool:
     """Print what a run of these notebooks would take, all work in hand, and what did not finish."""
     from lib import data
     from lib.cluster import sweep
@@ -181,7 +194,7 @@ def plan(args):
 
 
 @command(RUN)
-def show(args):
+def show(args: argparse.Namespace) -> None:
     """Print one run: its scores, how it was made, its status and all metrics."""
     from lib.core.spec import from_json
     from lib.export import card, opened
@@ -202,7 +215,7 @@ def show(args):
     option("--to", help="a new folder (default: below data/export)"),
     option("--keep", action="store_true", help="make the run again where it kept no weights"),
 )
-def export(args):
+def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model card."""
     from lib.export import card, export, opened
 
@@ -224,7 +237,7 @@ def export(args):
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
     option("--profile", "-p", default="mini", help="mini, or base in the order of its plan"),
 )
-def evidence(args):
+def evidence(args: argparse.Namespace) -> int:
     """Make and record the missing runs of the central claims at mini, seed by planned seed."""
     from lib.core.store import Store
     from lib.page import evidence as queue
@@ -245,7 +258,7 @@ def evidence(args):
 
 
 @command(option("--write", action="store_true", help="write the files of what is there"))
-def verify(args):
+def verify(args: argparse.Namespace) -> bool:
     """Compute records, runs of all grids and verdicts again, and hold them to committed files."""
     from lib.core.store import Store
     from lib.page import verify as evidence
@@ -258,7 +271,7 @@ def verify(args):
 
 
 @command(option("name"))
-def fetch(args):
+def fetch(args: argparse.Namespace) -> None:
     """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/."""
     from lib.data import models, read
 
@@ -270,7 +283,7 @@ def fetch(args):
 
 
 @command()
-def tidy(args):
+def tidy(args: argparse.Namespace) -> None:
     """Strip the notebooks and note their digests. Standard pages are made of them from then on."""
     from lib.page import notebook
 
@@ -278,7 +291,7 @@ def tidy(args):
         print(f"  tidied   {paths.shown(path)}")
 
 
-def main(words=None):
+def main(words: Sequence[str] | None = None) -> int:
     about = "Four papers on compressing BERT, reproduced."
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -316,12 +329,12 @@ def main(words=None):
         stack.close()
 
 
-def changed_tables():
+def changed_tables() -> list[str]:
     """Return one line for each printed table that is not as committed."""
     return [line for line in committed.changed() if line.startswith("data/published/")]
 
 
-def housed(stack):
+def housed(stack: ExitStack) -> None:
     """Give a command a home and a name of its user where it has none, until `stack` is closed.
 
     A user id of a container may have no entry; the packages of pages ask for both.

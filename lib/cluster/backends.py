@@ -1,6 +1,8 @@
 """This module opens the executor of a backend: of this machine, of a Ray cluster, or of Slurm."""
 
+from collections.abc import Sequence
 from dataclasses import astuple
+from pathlib import Path
 
 from lib.cluster import remote
 from lib.cluster.executors import Local, Need, memory
@@ -10,7 +12,9 @@ from lib.core.names import Refused, known
 BACKENDS = ("local", "ray", "slurm")
 
 
-def open_executor(backend, needs, workers=None, folder=None):
+def open_executor(
+    backend: str, needs: Sequence[Need], workers: int | None = None, folder: Path | None = None
+) -> Local | remote.Ray | remote.Slurm:
     """Return the executor of a backend for runs with these Needs.
 
     backend: its name, and after a colon its address or its parameters. workers: the number of runs

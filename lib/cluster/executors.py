@@ -5,6 +5,8 @@ ended. `Local` has worker processes on this machine; `lib.cluster.remote` has ex
 machines.
 """
 
+from __future__ import annotations
+
 import concurrent.futures as futures
 import gc
 import multiprocessing
@@ -15,10 +17,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import Any
 
 from lib.core import paths
 from lib.core.spec import Spec, generated
@@ -45,7 +50,7 @@ class Need:
     memory: float = 1.0
 
 
-def need(spec):
+def need(spec: Spec) -> Need:
     """Return the Need of the run of a Spec."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
@@ -57,11 +62,11 @@ def need(spec):
 
 def large(spec: Spec) -> float:
     """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests on, or 0."""
-    name = spec.args.get("name") if spec.step == "checkpoint" else None
+    name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max([PEAK_OF.get(name, 0.0), *map(large, spec.inputs.values())])
 
 
-def memory():
+def memory() -> int:
     """Return the free bytes of memory, as the machine and its control group report them."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
@@ -70,7 +75,7 @@ def memory():
     return free
 
 
-def context(card=False):
+def context(card: bool = False) -> BaseContext:
     """Return the multiprocessing context in which processes are started.
 
     They are forked from a server that has imports and ran nothing. It is the server of this
@@ -79,11 +84,12 @@ def context(card=False):
     """
     if card or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
-    server = forkserver._forkserver
+    server: Any = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
         server.ensure_running = lambda: None  # Else it starts another server.
     server.set_forkserver_preload(WARM.split())
-    if "tempdir" not in (mine := multiprocessing.current_process()._config):
+    process: Any = multiprocessing.current_process()
+    if "tempdir" not in (mine := process._config):
         # Sockets lie there; the default is below the folder of temporary files, however long.
         mine["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
         util.Finalize(None, shutil.rmtree, (mine["tempdir"], True), exitpriority=-100)
@@ -96,12 +102,13 @@ def context(card=False):
     return multiprocessing.get_context("forkserver")
 
 
-def end_server():
+def end_server() -> None:
     """End the server of processes that this one started, if it did.
 
     A server that still imports would fork, for a command that was stopped, what finds nothing.
     """
-    if pid := forkserver._forkserver._forkserver_pid:
+    server: Any = forkserver._forkserver
+    if pid := server._forkserver_pid:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -113,22 +120,26 @@ class Local:
     number of workers. card: whether they use the GPU, the first one that this process may use.
     """
 
-    def __init__(self, slots, card=False):
-        self.slots, self.card, self.running = slots, card, {}
-        self.pools = [None] * slots  # The first call in a slot opens its pool.
+    def __init__(self, slots: int, card: bool = False) -> None:
+        self.slots, self.card = slots, card
+        self.running: dict[futures.Future[Any], int] = {}
+        # The first call in a slot opens its pool.
+        self.pools: list[futures.ProcessPoolExecutor | None] = [None] * slots
         self.free = list(reversed(range(slots)))
 
-    def submit(self, function, *args, need=None):
-        """Begin a call in a free worker. Returns its future."""
+    def submit(
+        self, function: Callable[..., Any], *args: Any, need: Need | None = None
+    ) -> futures.Future[Any]:
+        """Begin a call in a free worker."""
         slot = self.free.pop()
-        if not self.pools[slot]:
+        if not (pool := self.pools[slot]):
             about = context(self.card), _tend, (dict(os.environ),)
-            self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
-        future = self.pools[slot].submit(_called, function, *args)
+            pool = self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
+        future = pool.submit(_called, function, *args)
         self.running[future] = slot
         return future
 
-    def finished(self, seconds=None):
+    def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
         """Return the futures that ended, waiting at most so many seconds for one.
 
         Their workers are free again.
@@ -141,9 +152,12 @@ class Local:
             self.free.append(slot)
         return done
 
-    def each(self, function, jobs):
+    def each(
+        self, function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
         """Yield (job, its future) as jobs finish; a job is a tuple of arguments."""
-        left, running = list(jobs), {}
+        left = list(jobs)
+        running: dict[futures.Future[Any], tuple[Any, ...]] = {}
         while left or running:
             while left and self.free:
                 job = left.pop(0)
@@ -151,13 +165,13 @@ class Local:
             for future in self.finished():
                 yield running.pop(future), future
 
-    def close(self):
+    def close(self) -> None:
         """End the workers.
 
         Idle workers end by themselves, those at work when they have noted that they stopped. A
         worker that has not ended within LAST seconds is killed.
         """
-        busy = [self.pools[slot] for slot in self.running.values()]
+        busy = [pool for slot in self.running.values() if (pool := self.pools[slot])]
         left = [process for pool in busy for process in (pool._processes or {}).values()]
         for process in left:
             process.terminate()
@@ -169,7 +183,7 @@ class Local:
             process.kill()  # It does nothing to a process that has ended.
 
 
-def _tend(env):
+def _tend(env: Mapping[str, str]) -> None:
     """Prepare a new worker. It leaves interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stopped)
@@ -179,7 +193,7 @@ def _tend(env):
 _at_work = False  # A call of this worker is at work.
 
 
-def _called(function, *args):
+def _called(function: Callable[..., Any], *args: Any) -> Any:
     """Return what a function returns, in a worker."""
     global _at_work
     _at_work = True
@@ -189,21 +203,23 @@ def _called(function, *args):
         _at_work = False
 
 
-def _stopped(*_):
+def _stopped(*_: Any) -> None:
     """End a worker: a call at work notes that it was stopped, all else has nothing to say."""
     if _at_work:
         raise KeyboardInterrupt
     os._exit(130)
 
 
-def attach(env):
+def attach(env: Mapping[str, str]) -> None:
     """Give a new process the environment of its parent, and let it end when its parent does."""
     os.environ.clear()
     os.environ.update(env)
     gc.freeze()  # The imports stay; to look through them after each run would take 0.3 s.
 
-    def watch():
-        multiprocessing.parent_process().join()
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent
+        parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -3,22 +3,27 @@
 The inputs of a run are made before it. Runs are made by an executor (lib.cluster.executors).
 """
 
+from __future__ import annotations
+
 import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from typing import Any
 
-from lib.cluster import backends, executors
+from lib.cluster import backends, executors, remote
 from lib.core import paths
 from lib.core.disk import read_json
 from lib.core.execute import work
 from lib.core.names import one_line
-from lib.core.spec import generated
+from lib.core.spec import Spec, generated
 from lib.core.store import Store, cost, ledger, needs
+from lib.core.types import Json
 
 
-def expected(todo, store=None, workers=None):
+def expected(todo: Collection[Spec], store: Store | None = None, workers: int | None = None) -> str:
     """Return the work for missing runs as text: "29 runs to make, about 3 min".
 
     todo: what `Store.missing` returned.
@@ -35,10 +40,12 @@ class Clock:
     as their names are hashes, these are a fair sample. Their arrays are not looked at.
     """
 
-    def __init__(self, store):
-        self.store, self.took, self.read = store, defaultdict(list), set()
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.took: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self.read: set[str] = set()
 
-    def note(self, step, args, seconds, origin="run"):
+    def note(self, step: str, args: Json, seconds: float, origin: str = "run") -> None:
         """Note how many seconds a run of a step took.
 
         Its rows and numerics tell the profiles apart, but not those of records of digits and of
@@ -47,7 +54,7 @@ class Clock:
         if origin == "run" or step not in ("digits", "latency"):
             self.took[origin, step, *like(args)].append(seconds)
 
-    def median(self, spec):
+    def median(self, spec: Spec) -> float | None:
         """Return the median seconds of runs like that of a Spec, or None where none is known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
@@ -59,7 +66,7 @@ class Clock:
         took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
 
-    def forecast(self, specs):
+    def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
         """Return [expected seconds] of Specs, or None where most of them are unknown.
 
         An unknown one takes the mean of the others, which would be that of few if most were
@@ -72,28 +79,28 @@ class Clock:
         mean = sum(known) / max(1, len(known))
         return [mean if seconds is None else seconds for seconds in found]
 
-    def about(self, specs, workers=1):
+    def about(self, specs: Iterable[Spec], workers: int = 1) -> str:
         """Return the expected time of runs as text."""
         if (found := self.forecast(specs)) is None:
             return "time unknown"
         return f"about {clocked(sum(found) / workers)}"
 
 
-def like(args):
+def like(args: Json) -> tuple[Any, ...]:
     """Return what runs of one step must have in common, for one to tell how long another takes."""
     return generated(args), *(args.get("numerics") or {}).values()
 
 
 def make(
-    specs,
-    store=None,
-    workers=None,
-    keep=False,
-    checkpoint_seconds=30.0,
-    done=None,
-    backend="local",
-    exact=False,
-):
+    specs: Iterable[Spec],
+    store: Store | None = None,
+    workers: int | None = None,
+    keep: bool = False,
+    checkpoint_seconds: float = 30.0,
+    done: Callable[[Spec], object] | None = None,
+    backend: str = "local",
+    exact: bool = False,
+) -> dict[Spec, str]:
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost Specs.
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
@@ -106,7 +113,10 @@ def make(
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
-    waiting, running, ended, lost = dict(todo), {}, set(), {}
+    waiting = dict(todo)
+    running: dict[Any, Spec] = {}
+    ended: set[Spec] = set()
+    lost: dict[Spec, str] = {}
     needed = [executors.need(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     bar = Bar(todo, store, executor)
@@ -124,7 +134,8 @@ def make(
                 try:
                     took, error = future.result()
                 except Exception as death:
-                    error = f"its worker died; the next command resumes it ({one_line(death)})"
+                    why = f"its worker died; the next command resumes it ({one_line(death)})"
+                    took, error = 0.0, why
                 if error:
                     lost[spec] = error
                     continue
@@ -145,7 +156,12 @@ def make(
 class Bar:
     """The Bar shows the progress of a sweep in one line: runs that ended, and the time to go."""
 
-    def __init__(self, todo, store, executor):
+    def __init__(
+        self,
+        todo: Collection[Spec],
+        store: Store,
+        executor: executors.Local | remote.Ray | remote.Slurm,
+    ) -> None:
         from tqdm import std
 
         self.todo, self.store, self.slots = list(todo), store, executor.slots
@@ -156,7 +172,7 @@ class Bar:
         # A log file should have few lines.
         self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
 
-    def draw(self, ended, running):
+    def draw(self, ended: Collection[Spec], running: Iterable[Spec]) -> None:
         """Draw the line anew if it is time, or if all runs have ended."""
         if time.monotonic() - self.drawn < self.interval and len(ended) < len(self.todo):
             return
@@ -170,7 +186,7 @@ class Bar:
         self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
 
-    def left(self, shares):
+    def left(self, shares: Iterable[float]) -> float | None:
         """Return the seconds until all runs are made.
 
         It is the geometric mean of two: by the pace so far, and by that of workers that nothing
@@ -189,7 +205,7 @@ class Bar:
         return statistics.median([0.6 * so_far, (alone * so_far) ** 0.5, so_far])
 
 
-def clocked(seconds):
+def clocked(seconds: float) -> str:
     """Return seconds as text: "12 s", "34 min", "5.6 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -4,6 +4,8 @@ A folder's manifest, `manifest.json`, has a digest of each of its files. It is w
 and checkpoints have one. A file that has other bytes than its manifest says is damaged.
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import json
@@ -14,9 +16,11 @@ import stat
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, NoReturn
 
 from lib.core import paths
 from lib.core.names import Refused
@@ -31,7 +35,7 @@ class Damaged(Refused):
 
 
 @contextmanager
-def whole(path, durable=True):
+def whole(path: str | Path, durable: bool = True) -> Iterator[Path]:
     """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
     `path`.
 
@@ -56,7 +60,7 @@ def whole(path, durable=True):
         remove(beside)
 
 
-def settle(path):
+def settle(path: Path) -> None:
     """Let a file, or a folder with all that is in it, be on the disk before this returns."""
     for place, _, files in os.walk(path):
         for name in files:
@@ -66,12 +70,12 @@ def settle(path):
         synced(path)
 
 
-def synced(path):
+def synced(path: str | Path) -> None:
     """Let the bytes of a file, or the names in a folder, be on the disk (fsync)."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            with suppress(OSError if os.path.isdir(path) else ()):  # Some cannot sync a folder.
+            with suppress(*[OSError] * os.path.isdir(path)):  # Some cannot sync a folder.
                 os.fsync(number)
         finally:
             os.close(number)
@@ -84,7 +88,7 @@ LITTLE = 1 << 20  # A disk with fewer free bytes is full.
 
 
 @contextmanager
-def room(folder):
+def room(folder: str | Path) -> Iterator[None]:
     """Tell errors of a full disk as OSError with the folder and what to do about it."""
     try:
         yield
@@ -100,11 +104,11 @@ def room(folder):
         )
         fix = f"free some{f', or set {name} to another folder' * bool(name)}"
         full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
-        full.told = True
+        full.told = True  # pyrefly: ignore[missing-attribute]: any error takes a note
         raise full from error
 
 
-def collect(path):
+def collect(path: Path) -> None:
     """Remove what processes that were killed left beside a path (`whole`).
 
     It is more than a day old, as another process, maybe of another machine, may be writing now.
@@ -118,7 +122,7 @@ def collect(path):
                         remove(Path(entry.path))
 
 
-def remove(path):
+def remove(path: Path) -> None:
     """Remove a file, a link or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -127,10 +131,10 @@ def remove(path):
 
 
 @cache
-def toml(path):
+def toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that names it."""
 
-    def read(value):
+    def read(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: read(each) for name, each in value.items()}
         return tuple(map(read, value)) if isinstance(value, list) else value
@@ -141,18 +145,18 @@ def toml(path):
         raise Damaged(f"{paths.shown(path)} is damaged ({error}); fix: take it from git") from None
 
 
-def write(path, text, durable=True):
+def write(path: str | Path, text: str, durable: bool = True) -> None:
     """Write a text to a file, as `whole` does."""
     with whole(path, durable) as place:
         place.write_text(text)
 
 
-def write_json(path, value, durable=True):
+def write_json(path: str | Path, value: Any, durable: bool = True) -> None:
     """Write a value as JSON to a file, as `write` does."""
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n", durable)
 
 
-def read_json(path, fix=""):
+def read_json(path: str | Path, fix: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
     fix: what a reader can do then; of a run there is nothing to do, as it is made again.
@@ -167,11 +171,11 @@ def read_json(path, fix=""):
         ) from None
 
 
-def sha(data):
+def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def stamp(path):
+def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
     """Return what changes with the content of a file: name, size, times in nanoseconds, inode.
 
     rsync, tar and containers keep the size and the time of another content, but nobody can set the
@@ -181,19 +185,19 @@ def stamp(path):
     return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
-def digest(path):
+def digest(path: str | Path) -> str:
     """Return the digest of a file. It is computed once in a process while its `stamp` stays."""
     return _digest(*stamp(path))
 
 
 @lru_cache(100_000)
-def _digest(path, *_):
+def _digest(path: str, *_: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def entries(folder):
-    """Yield (name, os.stat_result) of all that lies in a folder and below, but its manifest.
+def entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the names of all that lies in a folder and below, but its manifest, and their states.
 
     A name is relative to the folder. Links are not followed. Names that begin with a dot are left
     out: they are what a killed process left, or an editor's, and nothing reads them.
@@ -206,11 +210,11 @@ def entries(folder):
                 yield path.relative_to(folder).as_posix(), path.lstat()
 
 
-def _raised(error):
+def _raised(error: OSError) -> NoReturn:
     raise error
 
 
-def seal(folder):
+def seal(folder: str | Path) -> None:
     """Write the manifest of a folder, and remove what a killed process left in it.
 
     Its files become readable for those to whom the umask of this process gives new files;
@@ -229,7 +233,7 @@ def seal(folder):
     write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
 
 
-def check(folder, spared=()):
+def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
     """Raise Damaged that names a file of a folder which differs from what `seal` found.
 
     The manifest names all that is there: a file or a folder more, a link or a pipe is damage too.
@@ -268,7 +272,7 @@ def check(folder, spared=()):
         raise Damaged(f"{paths.shown(place)} lists no digests of version 1") from None
 
 
-def wrong(folder, spared=()):
+def wrong(folder: Path, spared: tuple[str, ...] = ()) -> str:
     """Return in words how a folder is damaged, as `check` finds it, or "" where it is sound."""
     try:
         check(folder, spared)
@@ -277,12 +281,12 @@ def wrong(folder, spared=()):
     return ""
 
 
-def key_of(*what):
+def key_of(*what: Any) -> str:
     """Return the digest of JSON values."""
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def remembered(what, sources, compute):
+def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -> Any:
     """Return `compute()`, a JSON value that follows from the content of the files `sources`.
 
     It is kept on disk until one of the files has another `stamp`, so that planning reads no text.

@@ -4,6 +4,8 @@ It locks the run, resumes what was left of it, calls the step and keeps the resu
 place that turns a Spec into a run. `lib.cluster.sweep` calls it in worker processes.
 """
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import platform
@@ -13,18 +15,22 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 from lib.core import disk, paths, processor
 from lib.core.names import Refused, one_line
-from lib.core.spec import from_json, generated
+from lib.core.spec import Spec, from_json, generated
 from lib.core.steps import STEPS
-from lib.core.store import Draft, Store, alive, cost, locked, say
+from lib.core.store import Draft, Run, Store, alive, cost, locked, say
+from lib.core.types import Json
 
 # These packages decide results, beside torch.
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 
 
-def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
+def execute(
+    spec: Spec, store: Store | None = None, keep: bool = False, checkpoint_seconds: float = 30.0
+) -> Run:
     """Return the run of a Spec, and make it if it is missing.
 
     Where another process is making it, wait. keep: whether the weights are saved. Raises what the
@@ -39,13 +45,14 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
         return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
 
 
-def _make(spec, store, keep, checkpoint_seconds):
-    inputs = {}
+def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Run:
+    inputs: dict[str, Run] = {}
     for name, parent in spec.parents.items():
-        inputs[name] = store.find(parent, weights=STEPS[parent.step].weights)
-        if inputs[name] is None:
+        run = store.find(parent, weights=STEPS[parent.step].weights)
+        if run is None:
             state = store.state(parent)["state"]
             raise Refused(f"{spec.step} needs {name} ({parent.name}), which is {state}")
+        inputs[name] = run
     commit()  # It is cached now: a later checkout is not the code that runs here.
     keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
@@ -69,7 +76,7 @@ def _make(spec, store, keep, checkpoint_seconds):
     return store.place(spec)
 
 
-def environment(spec):
+def environment(spec: Spec) -> Json:
     """Return what a run was made with: names and versions, and its arithmetic.
 
     "dtype" is that of its numerics, None for a step without. Machines and people are not named.
@@ -92,7 +99,7 @@ def environment(spec):
 
 
 @cache
-def commit():
+def commit() -> dict[str, str]:
     """Return {"commit"} of the code as this process first saw it.
 
     "-dirty" follows where a committed file had been changed. Outside a checkout the dict is empty.
@@ -105,7 +112,9 @@ def commit():
         return {}
 
 
-def work(body, runs, records, keep, checkpoint_seconds):
+def work(
+    body: Json, runs: Path, records: Path, keep: bool, checkpoint_seconds: float
+) -> tuple[float | None, str]:
     """Make the run that a worker is asked for. Returns (what it cost, the error in a line).
 
     body: its Spec as JSON. The cost is None or the error is "", so errors of all executors travel
@@ -120,7 +129,7 @@ def work(body, runs, records, keep, checkpoint_seconds):
         give_back()
 
 
-def give_back():
+def give_back() -> None:
     """Return memory that a run no longer needs to the system, before the worker's next run.
 
     The C library would keep it, and a worker's memory would grow from run to run (lib.train.lean).

@@ -14,7 +14,7 @@ class Absent(Refused, FileNotFoundError):
     """Absent is raised where a file, a folder, weights or a run that is needed is not there."""
 
 
-def one_line(error):
+def one_line(error: BaseException) -> str:
     """Return an error in one line; what is Refused explains itself, others have their kind too."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"

@@ -7,7 +7,7 @@ comment at a field also says what the paper leaves open.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from lib.model.options import FACTOR as FACTOR
 from lib.model.options import MIX_NORMS, Count, Option, Positive, Share, ShareAbove0, ShareBelow1
@@ -42,6 +42,7 @@ class Train(Option):
     pad_to: int = 0  # Every batch is padded to so many tokens; 0 pads to its longest row.
     # "best" keeps the model with the best development score, as the papers do, which is optimistic.
     select: Literal["last", "best"] = "last"
+    # pyrefly: ignore[implicit-any-type-argument]: an Option reads `tuple[X, ...]` as choices X
     select_by: tuple = ()  # "best" goes by the mean of these metrics, or by the task's first one.
     eval_every: int = 0  # "best" evaluates once in so many steps; 0 is once an epoch.
     spare_norms: bool = False  # Biases and LayerNorms have no weight decay.
@@ -108,7 +109,7 @@ class Mix(Option):
     """A Mix puts a weighted sum of all layers in place of the last one (BERMo section 3.1)."""
 
     # Read literally, the paper has "layers"; lib.model.mix says what cancels there.
-    norm: Literal[MIX_NORMS]
+    norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
     # The weights start so. The paper says "Xavier", not which one; ELMo's code has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     lr: Positive  # Weights and scale have this learning rate; the paper has 1e-2.
@@ -117,7 +118,7 @@ class Mix(Option):
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
-    def surgery(self):
+    def surgery(self) -> dict[str, Any]:
         """Return the operation that puts the mix into a model."""
         told = {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
         return told | ({"plain": self.plain} if self.plain else {})
@@ -146,7 +147,7 @@ class Prune(Option):
     overlong: Literal["refuse", "jump"] = "refuse"
 
     @property
-    def scored(self):
+    def scored(self) -> bool:
         return self.method != "magnitude"
 
 
@@ -171,7 +172,7 @@ class Search(Option):
     # prediction loss (equation 3) on all held-out rows, so hardly two candidates tie.
     score: Literal["", "loss"] = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.method == "evolution" and 2 * self.population > self.budget:
             most = f"evolution proposes candidates after the first {self.population} of them alone"
@@ -205,8 +206,10 @@ class Shared(Option):
 
     # A part has at least and at most so many parameters, projection included. The code has 15 and
     # 16 million.
+    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
     window: tuple
     # Each layer draws from its list of (k, q). The code has all 16, and that of stage 2 once more.
+    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
     choices: tuple
 
 
@@ -243,6 +246,7 @@ class Gates(Option):
 class Perceptron(Option):
     """A Perceptron is the network of the digits check (section 7.1): dense layers and ReLU."""
 
+    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
     widths: tuple  # The layers behind the inputs have these widths; the last has the 10 classes.
     epochs: Count  # The report has 15 for three layers, and 20 for eleven.
     batch: Count  # The report gives none.

@@ -5,6 +5,8 @@ It is the only one that knows folder names. Environment variables move what is l
 (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sys
@@ -18,12 +20,12 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 
 @cache
-def full(place):
+def full(place: str | Path) -> Path:
     """Return the absolute Path of a place. It is cached, as grids ask for it very often."""
     return Path(place).expanduser().absolute()
 
 
-def rooted(name, default):
+def rooted(name: str, default: str | Path) -> Path:
     """Return the absolute folder that an environment variable names; one that is empty names
     none."""
     return full(os.environ.get(name) or default)
@@ -44,25 +46,25 @@ UNSEEN = DATA / "unseen"
 DIGESTS = DATA / "digests.json"
 
 
-def data_root():
+def data_root() -> Path:
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
     return rooted("DATA_ROOT", DATA)
 
 
-def models_root():
+def models_root() -> Path:
     """Return the folder that holds one folder for each checkpoint in Hugging Face layout."""
     return full(f"{DATA}/models")
 
 
-def runs_root():
+def runs_root() -> Path:
     return rooted("RUNS_ROOT", f"{DATA}/runs")
 
 
-def records_root():
+def records_root() -> Path:
     return rooted("RECORDS_ROOT", f"{DATA}/records")
 
 
-def meant(path):
+def meant(path: str | Path) -> Path:
     """Return the full path that a reader means.
 
     It may be relative to the working folder or to the project.
@@ -71,39 +73,39 @@ def meant(path):
     return next((place for place in places if place.exists()), places[0]).resolve()
 
 
-def in_lab():
+def in_lab() -> bool:
     """Return whether this process is a kernel of Jupyter's server, which shows widgets."""
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
-def shown(path):
+def shown(path: str | Path) -> str:
     """Return a path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def roots():
+def roots() -> dict[str, Path]:
     """Return {environment variable: the folder that it names}."""
     made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
     return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
 
 
-def movable(path):
+def movable(path: str | Path | None) -> str:
     """Return a fix for a file that cannot be made or read, or "" where no variable moves it."""
-    for name, root in roots().items() if path else ():
-        if Path(path).is_relative_to(root):
+    for name, root in roots().items():
+        if path and Path(path).is_relative_to(root):
             return f"; fix: let {shown(root)} be written, or set {name} to another folder"
     return ""
 
 
-def home():
+def home() -> Path | None:
     """Return the home folder of this process, or None where it has none."""
     with suppress(RuntimeError):
         return Path.home()
     return None
 
 
-def scrubbed(text):
+def scrubbed(text: str) -> str:
     """Return a text with the variables that name folders of this machine in place of them.
 
     Only absolute paths below the root of the file system are replaced: a shorter name could be a
@@ -118,12 +120,12 @@ def scrubbed(text):
     return text
 
 
-def cores():
+def cores() -> int:
     """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def sockets():
+def sockets() -> str:
     """Return the folder for sockets, whose paths have at most 107 bytes.
 
     It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where neither can

@@ -14,7 +14,7 @@ FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # Each of these multiplies numbers of bfloat16.
 
 
-def told(head):
+def told(head: str) -> str:
     """Return what Linux tells of its first processor behind one of some words, or ""."""
     with suppress(OSError):
         found = re.search(rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text())
@@ -22,19 +22,19 @@ def told(head):
     return ""
 
 
-def name():
+def name() -> str:
     """Return the model name of the processor, which decides the last bits of a training."""
     return told("model name") or platform.processor()
 
 
 @cache
-def features():
+def features() -> list[str]:
     """Return which of FEATURES the processor has. None are known where the system is not Linux."""
     there = told("flags|Features").split()
     return [each for each in FEATURES if each in there]
 
 
-def has_bfloat16():
+def has_bfloat16() -> bool:
     """Return whether the processor has instructions for bfloat16.
 
     PyTorch needs 5 to 50 times as long for a matrix product of bfloat16 where it has none.

@@ -10,13 +10,20 @@ that of the Spec which asks for it, so that two models compared at one seed shar
 data order. An input with a seed is pinned, and that seed is part of the identity.
 """
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from lib.core.disk import sha
 from lib.core.names import Refused, known, settled
 from lib.core.steps import STEPS
+
+if TYPE_CHECKING:
+    from lib.core.types import Json
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,22 @@ class Output:
 class Spec:
     step: str
     # Names stand for plain JSON values, options, or Outputs. What is None is left out.
-    args: dict = field(default_factory=dict)
-    inputs: dict = field(default_factory=dict)  # Names stand for Specs. What is None is left out.
+    args: Json = field(default_factory=dict)
+    # Names stand for Specs. What is None is left out.
+    inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    def __post_init__(self):
+    if TYPE_CHECKING:  # An input may be None here, but not in the field.
+
+        def __init__(
+            self,
+            step: str,
+            args: Json = ...,
+            inputs: Mapping[str, Spec | None] = ...,
+            seed: int | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
         known("step", self.step, STEPS)
         step = STEPS[self.step]
         for name in self.args:
@@ -47,7 +65,7 @@ class Spec:
         args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
         object.__setattr__(self, "args", args)
 
-    def at(self, seed):
+    def at(self, seed: int | None) -> Spec:
         """Return the replicate with this seed. Raises Refused for what is no seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
@@ -58,7 +76,7 @@ class Spec:
         return made
 
     @cached_property
-    def twin(self):
+    def twin(self) -> Spec:
         """Return this Spec with float32 in place of bfloat16, in all its inputs too.
 
         It is the Spec itself where nothing computes in bfloat16. A GPU has instructions for it, so
@@ -73,7 +91,7 @@ class Spec:
         return self if same else Spec(self.step, self.args, inputs, self.seed)
 
     @cached_property
-    def parents(self):
+    def parents(self) -> dict[str, Spec]:
         """Return the inputs as replicates: those without a seed take the seed of this Spec."""
         return {
             name: spec if spec.seed is not None else spec.at(self.seed)
@@ -81,7 +99,7 @@ class Spec:
         }
 
     @cached_property
-    def id(self):
+    def id(self) -> str:
         inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
         body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
         if '"/' in body:
@@ -89,13 +107,13 @@ class Spec:
         return sha(body.encode())[:12]
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Return the folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
             raise Refused(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
         return f"{self.step}-{self.id}/{self.seed}"
 
-    def resolved(self, metrics):
+    def resolved(self, metrics: Mapping[str, Json]) -> Json:
         """Return the arguments with every Output replaced by its value.
 
         metrics: {input name: metrics of its run}.
@@ -107,19 +125,19 @@ class Spec:
                 args[name] = metrics[source][key]
         return args
 
-    def to_json(self):
+    def to_json(self) -> Json:
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
         told = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
         return told | {"inputs": inputs, "seed": self.seed}
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.step, self.id, self.seed))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and (self.id, self.seed) == (other.id, other.seed)
 
 
-def from_json(body):
+def from_json(body: Json) -> Spec:
     """Return the Spec that `to_json` wrote.
 
     Raises Refused where the step has another version now.
@@ -135,7 +153,7 @@ def from_json(body):
     return Spec(step, body["args"], inputs, body["seed"])
 
 
-def ancestry(specs):
+def ancestry(specs: Iterable[Spec]) -> set[Spec]:
     """Return all inputs of some Specs, and the inputs of these, and so on."""
     found, left = set(), list(specs)
     while left:
@@ -145,7 +163,7 @@ def ancestry(specs):
     return found
 
 
-def generated(args):
+def generated(args: Json) -> bool:
     """Return whether the arguments of a step name generated tasks.
 
     Such a run keeps its weights even where no other run needs them: they are some megabytes.
@@ -159,7 +177,7 @@ def generated(args):
 PLAIN = {bool, int, float, str, type(None)}
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Return a value with options and Outputs as plain JSON.
 
     Raises TypeError for a value that JSON would change.
@@ -178,7 +196,7 @@ def plain(value):
     raise Refused(f"{why}lists, dicts or an option of lib.core.options")
 
 
-def placeless(value):
+def placeless(value: Any) -> Any:
     """Return arguments without full paths.
 
     What lies at a path is identified by the digest beside it.

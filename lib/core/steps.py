@@ -11,8 +11,10 @@ from dataclasses import dataclass
 class Step:
     name: str
     version: int
-    inputs: tuple  # It may take Specs of these names; "teacher:" is any name that begins so.
-    args: tuple  # Its other arguments have these names.
+    inputs: tuple[
+        str, ...
+    ]  # It may take Specs of these names; "teacher:" is any name that begins so.
+    args: tuple[str, ...]  # Its other arguments have these names.
     weights: bool  # It makes a model, or other large files, that other steps may need.
 
 

@@ -15,16 +15,20 @@ another Spec, is not used; a line says so, and the run that is made again takes 
 cannot be read is left where it is, and raises an error.
 """
 
+from __future__ import annotations
+
 import csv
 import errno
 import json
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -33,8 +37,9 @@ from safetensors.numpy import load_file, save_file
 from lib.core import disk, paths, processor
 from lib.core.disk import Damaged, read_json, write_json
 from lib.core.names import Absent
-from lib.core.spec import from_json, placeless
+from lib.core.spec import Spec, from_json, placeless
 from lib.core.steps import STEPS
+from lib.core.types import Arrays, Json
 
 PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
 # A record does not copy these from its run. It gets a manifest of its own.
@@ -42,12 +47,12 @@ LEFT = ("model", "events.jsonl", disk.MANIFEST)
 
 
 @cache
-def say(line):
+def say(line: str) -> None:
     """Print a line to the terminal, once in a process."""
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
-def part(name):
+def part(name: str) -> property:
     """Return a property that reads a part of a run (PARTS) when it is asked for."""
     return property(lambda run: run.body[name])
 
@@ -65,7 +70,7 @@ class Run:
     spec, status, metrics, env = map(part, PARTS)
 
     @cached_property
-    def body(self):
+    def body(self) -> dict[str, Json]:
         """Return all PARTS, after a check of the digests of all files but the weights."""
         disk.check(self.folder, ("model/",))
         for name in PARTS:
@@ -74,31 +79,31 @@ class Run:
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def model(self):
+    def model(self) -> Path:
         """Return the folder of the weights; see lib.model.backbone.load."""
         return self.folder / "model"
 
-    def arrays(self, name):
+    def arrays(self, name: str) -> Arrays:
         """Return the arrays saved under a name. Raises FileNotFoundError without any."""
         return load_file(self.folder / f"{name}.safetensors")
 
-    def lines(self, name):
+    def lines(self, name: str) -> list[Json]:
         """Return the JSON lines in a file that the step wrote; none where it is absent."""
         path = self.folder / name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
-    def twin(self):
+    def twin(self) -> Run | None:
         """Return the run beside this one that has float32 in place of bfloat16, or None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return None if spec.twin == spec else opened(spec.twin, {self.origin: root})
 
-    def check(self, spec, weights=False):
+    def check(self, spec: Spec, weights: bool = False) -> None:
         """Raise Damaged where this is not the whole run of a Spec, OSError where it cannot be read.
 
         weights: whether they are checked as well.
@@ -111,7 +116,7 @@ class Run:
 
 
 @contextmanager
-def locked(path, patience=-1):
+def locked(path: Path, patience: float = -1) -> Iterator[None]:
     """Hold the exclusive right to make a run. While another process holds it, wait.
 
     path: the lock file of the run. patience: the seconds after which this raises Timeout; below 0
@@ -126,7 +131,7 @@ def locked(path, patience=-1):
             path.unlink(missing_ok=True)
 
 
-def alive(path):
+def alive(path: Path) -> bool:
     """Return whether a process holds the lock at a path."""
     if not path.exists():
         return False
@@ -141,13 +146,13 @@ def alive(path):
         return False
 
 
-def run_lines():
+def run_lines() -> list[dict[str, str]]:
     """Return the lines of `runs.csv`: which run each row of each page has. None without a file."""
     path = paths.records_root() / "runs.csv"
     return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
 
 
-def opened(spec, roots, weights=False):
+def opened(spec: Spec, roots: Mapping[str, Path], weights: bool = False) -> Run | None:
     """Return the run of a Spec in the first of some folders {origin: folder}, or None.
 
     Of a run that is not used a line says why. weights: as in `Store.find`.
@@ -169,11 +174,11 @@ class Store:
     Records are looked up first, so that pages are the same wherever runs were made.
     """
 
-    def __init__(self, runs=None, records=None):
+    def __init__(self, runs: str | Path | None = None, records: str | Path | None = None) -> None:
         self.runs = Path(runs or paths.runs_root())
         self.records = Path(records or paths.records_root())
 
-    def find(self, spec, weights=False):
+    def find(self, spec: Spec, weights: bool = False) -> Run | None:
         """Return the finished run of a Spec, or None.
 
         weights: whether it must still have its model. A run that is damaged, or belongs to another
@@ -181,7 +186,7 @@ class Store:
         """
         return opened(spec, {"record": self.records, "run": self.runs}, weights)
 
-    def look(self, spec, weights=False):
+    def look(self, spec: Spec, weights: bool = False) -> tuple[Spec, Run | None]:
         """Return (the Spec whose run stands for a Spec: itself or its twin, the run or None).
 
         A run that is there stands for it, that of the Spec itself first. Where neither is there, it
@@ -194,8 +199,8 @@ class Store:
         run = self.find(spec.twin, weights)
         return (spec.twin if run or not processor.has_bfloat16() else spec), run
 
-    def place(self, spec):
-        """Rename the folder of a run that is made to its final name. Returns the Run.
+    def place(self, spec: Spec) -> Run:
+        """Rename the folder of a run that is made to its final name.
 
         It replaces a run that is damaged or has no weights. If it is killed, or the power is lost,
         the new run is whole under either name.
@@ -207,13 +212,13 @@ class Store:
         disk.synced(final.parent)
         return Run(final, "run")
 
-    def part(self, spec):
+    def part(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".part")
 
-    def lock(self, spec):
+    def lock(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def state(self, spec):
+    def state(self, spec: Spec) -> Json:
         """Return what the ledger of a Spec says.
 
         Its `state` is finished, running, failed, stopped, died or missing.
@@ -224,12 +229,14 @@ class Store:
         part = self.part(spec)
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
-    def found(self, spec):
+    def found(self, spec: Spec) -> dict[str, Any]:
         """Return {"run": the Run that stands for a Spec or None, "state": its state}."""
         run = self.look(spec)[1]
         return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
 
-    def missing(self, specs, keep=False, exact=False):
+    def missing(
+        self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
+    ) -> dict[Spec, bool]:
         """Return {Spec: whether its weights are needed} of the runs that must be made for Specs.
 
         Inputs come first. A Spec that this processor cannot make has its twin in its place
@@ -238,9 +245,10 @@ class Store:
         keep: whether the weights of the Specs themselves are needed. exact: whether these Specs
         themselves must be made, also where a twin could stand for one.
         """
-        looked, todo = {}, {}
+        looked: dict[Spec, bool] = {}
+        todo: dict[Spec, bool] = {}
 
-        def need(spec, weights):
+        def need(spec: Spec, weights: bool) -> None:
             weights = bool(weights and STEPS[spec.step].weights)
             if looked.get(spec, -1) >= weights:
                 return
@@ -257,7 +265,7 @@ class Store:
                 need(stands, keep)
         return todo
 
-    def why(self, spec):
+    def why(self, spec: Spec) -> str:
         """Return in one line why a run is missing, or "" where nobody has tried to make it.
 
         It is the error of the input at the root of it.
@@ -267,14 +275,14 @@ class Store:
                 return error if each == self.look(spec)[0] else needs(each, error)
         return ""
 
-    def unfinished(self, part):
+    def unfinished(self, part: Path) -> Json:
         """Return what the ledger of one of `parts` says."""
         status = ledger(part)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = "running" if alive(part.with_suffix(".lock")) else "died"
         return status
 
-    def every(self, pattern="[!.]*"):
+    def every(self, pattern: str = "[!.]*") -> Iterator[Run]:
         """Yield the records, then the finished runs, damaged ones too.
 
         pattern: a pattern of folder names, step-identity.
@@ -285,15 +293,15 @@ class Store:
                     if folder.suffix != ".part":
                         yield Run(folder, origin)
 
-    def recorded(self):
+    def recorded(self) -> list[Run]:
         """Return every record."""
         return [run for run in self.every() if run.origin == "record"]
 
-    def parts(self):
+    def parts(self) -> list[Path]:
         """Return the folders of runs that are being made or were left unfinished."""
         return sorted(self.runs.glob("*/*.part"))
 
-    def record(self, run):
+    def record(self, run: Run) -> Path:
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
         with disk.whole(target) as folder:
@@ -304,7 +312,7 @@ class Store:
         return target
 
 
-def cost(status):
+def cost(status: Json) -> float:
     """Return the core seconds of a run, which other work on the machine does not stretch.
 
     status: what its ledger says. A ledger of before these were noted has the seconds alone.
@@ -312,19 +320,19 @@ def cost(status):
     return status.get("core_seconds") or status["seconds"]
 
 
-def ledger(part):
+def ledger(part: Path) -> Json:
     """Return what the ledger of an unfinished run says.
 
     A ledger that is damaged or absent says that the run died.
     """
-    told = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
+    told: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
         return told | read_json(part / "status.json")
     except (OSError, Damaged):
         return told
 
 
-def needs(spec, error):
+def needs(spec: Spec, error: str) -> str:
     """Return in one line why a run is lost whose input, or an input of that, is missing."""
     root = f"needs {spec.name}, which could not be made: {error}"
     return error if error.startswith("needs ") else root
@@ -337,24 +345,27 @@ class Scratch:
     Its subclass `Draft` is the run of a Spec.
     """
 
-    def __init__(self, folder, seed, checkpoint_seconds=1e9):
+    result: Json  # This is what `lib.train.learn.Lab.fit` returns.
+
+    def __init__(self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9) -> None:
         self.folder, self.seed, self.checkpoint_seconds = Path(folder), seed, checkpoint_seconds
-        self.lines, self.arrays = [], {}
+        self.lines: list[Json] = []
+        self.arrays: dict[str, Arrays] = {}
 
     @property
-    def resume(self):
+    def resume(self) -> Path:
         """Return the folder of the checkpoints."""
         return self.folder / "resume"
 
-    def log(self, step, **values):
+    def log(self, step: int, **values: Any) -> None:
         """Note what happened at a step. Checkpoints hold the lines."""
         self.lines.append(json.loads(json.dumps({"step": step, **values}, default=float)))
 
-    def save_arrays(self, name, **arrays):
+    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
         """Keep arrays under a name."""
         self.arrays[name] = arrays
 
-    def logged(self, name):
+    def logged(self, name: str) -> Arrays:
         """Return the arrays of what was logged under a name: {"step": [n], ...}.
 
         If a step has several notes, the last one counts.
@@ -364,15 +375,24 @@ class Scratch:
         columns = {key: np.array([found[step][key] for step in steps]) for key in found[steps[0]]}
         return {"step": np.array(steps)} | columns
 
-    def progress(self, fraction, **now):
+    def progress(self, fraction: float, **now: Any) -> None:
         """Note the share of the run that is done."""
 
 
 class Draft(Scratch):
     """A Draft is the folder of a run that is being made, as its step sees it."""
 
-    def __init__(self, store, spec, inputs, keep, checkpoint_seconds=30.0):
-        super().__init__(store.part(spec), spec.seed, checkpoint_seconds)
+    def __init__(
+        self,
+        store: Store,
+        spec: Spec,
+        inputs: dict[str, Run],
+        keep: bool,
+        checkpoint_seconds: float = 30.0,
+    ) -> None:
+        folder = store.part(spec)
+        assert spec.seed is not None  # Otherwise it has no folder.
+        super().__init__(folder, spec.seed, checkpoint_seconds)
         self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
         self.folder.mkdir(parents=True, exist_ok=True)
         before = ledger(self.folder)
@@ -388,12 +408,12 @@ class Draft(Scratch):
         self.own = self.stamp()
         self.tell("started")
 
-    def stamp(self):
+    def stamp(self) -> tuple[int, int, int]:
         """Return what tells this folder from one that was made anew in its place."""
         spec = (self.folder / "spec.json").stat()
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
-    def stand(self):
+    def stand(self) -> None:
         """Raise FileNotFoundError where somebody has deleted the folder while the run is made.
 
         What would be written from then on would be a run without its first files.
@@ -404,7 +424,7 @@ class Draft(Scratch):
         where = f"{paths.shown(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
-    def tell(self, state, in_place=False, **more):
+    def tell(self, state: str, in_place: bool = False, **more: Any) -> None:
         """Write the ledger. in_place: over the bytes that it has, which takes no room on a disk."""
         self.stand()
         status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
@@ -418,24 +438,24 @@ class Draft(Scratch):
         else:
             write_json(self.folder / "status.json", status, durable=False)
 
-    def progress(self, fraction, **now):
+    def progress(self, fraction: float, **now: Any) -> None:
         """Write the share of the run that is done to the ledger, at most once a second."""
         if time.monotonic() - self.told > 1:
             self.told = time.monotonic()
             self.tell("started", progress=round(fraction, 4), **now)
 
-    def save_arrays(self, name, **arrays):
+    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
         self.stand()
         # The format takes the bytes of an array as they lie.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
 
     @property
-    def model(self):
+    def model(self) -> Path | None:
         """Return the folder to save the weights in; None where nobody needs them."""
         return self.folder / "model" if self.keep else None
 
-    def seal(self, metrics, env):
+    def seal(self, metrics: Json, env: Json) -> None:
         """Write the last files of a run. Only its rename is left then (`Store.place`)."""
         self.stand()
         write_json(self.folder / "metrics.json", metrics, durable=False)

@@ -6,18 +6,24 @@ of `lib.model.surgery`, the folder carries the sources of `lib.model` beside the
 transformers then opens it without this library.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import shutil
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
+from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from lib.core.names import Refused
+from lib.core.types import Json
 from lib.model import backbone, ghost, modeling
 from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
@@ -28,7 +34,9 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # An MPNet takes the
 ONNX = ("BertForSequenceClassification", "MPNetForSequenceClassification")
 
 
-def export(source, folder, labels=None, onnx=False):
+def export(
+    source: str | Path, folder: str | Path, labels: Sequence[str] | None = None, onnx: bool = False
+) -> Json:
     """Write a saved model to a new folder, and compare the outputs of both.
 
     source: the folder of the saved model (lib.model.backbone). folder: the new folder. labels: the
@@ -61,7 +69,7 @@ def export(source, folder, labels=None, onnx=False):
     return {"forms": apart, "auto": name, "remote": remote, **size(again)}
 
 
-def check(model, folder, onnx):
+def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
     """Raise Refused where a model cannot be written to a folder, or cannot be written as
     ONNX."""
     if folder.exists() and any(folder.iterdir()):
@@ -76,7 +84,7 @@ def check(model, folder, onnx):
 
 
 # ---- what is written ----
-def named(model, labels):
+def named(model: PreTrainedModel, labels: Sequence[str] | None) -> PreTrainedModel:
     """Write the names of a model's classes into its configuration. Returns the model.
 
     labels: as in `export`.
@@ -89,14 +97,14 @@ def named(model, labels):
     return model
 
 
-def carry(folder):
+def carry(folder: Path) -> bool:
     """Add the sources of a changed model to its folder, and the names of its classes to its
     configuration as `auto_map`. Returns whether the model needs them."""
     if not backbone.operated(folder):
         return False
     config, code = backbone.described(folder), Path(modeling.__file__)
     methods = {op["op"] for op in config["surgery"]} - OPERATIONS.keys()
-    files = [Path(sys.modules[function(name).__module__].__file__) for name in sorted(methods)]
+    files = [Path(str(sys.modules[function(name).__module__].__file__)) for name in sorted(methods)]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copyfile(path, folder / Path(path).name)
     with (folder / code.name).open("a") as file:  # transformers follows only imports.
@@ -108,7 +116,7 @@ def carry(folder):
     return True
 
 
-def auto(cls):
+def auto(cls: str) -> str:
     """Return the name of the Auto class that opens a model of the class with the name `cls`."""
     head = cls.partition("For")
     return "AutoModel" + "".join(head[1:])
@@ -116,12 +124,14 @@ def auto(cls):
 
 # ---- forms, compared ----
 @torch.no_grad()
-def outputs(model, batch):
+def outputs(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> np.ndarray:
     """Return all outputs of a model for a batch as one flat array."""
     return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
 
 
-def in_onnx(model, batch, path):
+def in_onnx(
+    model: PreTrainedModel, batch: dict[str, torch.Tensor], path: Path
+) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
 
     batch: an example, of which the numbers of rows and of tokens are left free. path: the new file.
@@ -136,13 +146,13 @@ def in_onnx(model, batch, path):
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
 
 
-def fixed(model):
+def fixed(model: PreTrainedModel) -> int:
     """Return the only number of tokens that a model takes; 0 where it takes any number."""
     there = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
     return max(there, default=0)
 
 
-def batches(model, rows=4):
+def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:
     """Yield random batches of several lengths, [rows, T] each. The first row is whole, the others
     are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)

@@ -1,17 +1,23 @@
 """This module writes the model card of an exported model."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from lib.core.spec import ancestry, from_json, placeless
+from lib.core.spec import Spec, ancestry, from_json, placeless
+from lib.core.store import Run
+from lib.core.types import Json
+from lib.data import Task
 from lib.export.opened import task_of
 from lib.page.tables import escaped
 
 
-def card(run, exported):
-    """Return the ModelCard of a run's model: how it was made, what it costs, how it scores.
+def card(run: Run, exported: Json) -> ModelCard:
+    """Return the card of a run's model: how it was made, what it costs, how it scores.
 
     exported: the dict that lib.export.export returned for it.
     """
@@ -19,7 +25,7 @@ def card(run, exported):
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
     return ModelCard.from_template(
         ModelCardData(library_name="transformers"),
-        template_path=Path(__file__).with_name("card.md.j2"),
+        template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escaped(f"{Path(task.name).name if task else 'Encoder'}, {run.name}"),
         classes=[escaped(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * exported["remote"],
@@ -30,7 +36,7 @@ def card(run, exported):
     )
 
 
-def steps(spec):
+def steps(spec: Spec) -> Iterator[str]:
     """Yield a line for each run behind a model, with its step and its arguments. Inputs come before
     the runs that use them."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
@@ -39,7 +45,7 @@ def steps(spec):
         yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(placeless(args))[:400]}`"
 
 
-def measured(run, task):
+def measured(run: Run, task: Task | None) -> dict[str, float]:
     """Return {name: value} of the metrics of a task that a run has, on development, unseen and test
     rows."""
     metrics = task.metrics if task else ()

@@ -4,8 +4,11 @@
 It is free of torch until a model is asked for, so that pages show predictions at once.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,14 +16,18 @@ from scipy.special import softmax
 
 from lib import data
 from lib.core.names import Absent, Refused
-from lib.core.spec import from_json
+from lib.core.spec import Spec, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
+from lib.data import Task
 from lib.page import notebook
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-def task_of(run):
-    """Return the lib.data.Task that a run learned; None for a run of no task or of several."""
+
+def task_of(run: Run) -> Task | None:
+    """Return the Task that a run learned; None for a run of no task or of several."""
     described = run.spec["args"].get("data", {})
     return data.described(described) if "task" in described else None
 
@@ -32,28 +39,28 @@ class Opened:
     run: Run
 
     @cached_property
-    def _loaded(self):
+    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         from lib.model import backbone
 
         return backbone.load(weights(self.run).model)
 
     @property
-    def model(self):
+    def model(self) -> PreTrainedModel:
         """Return the model in float32 and eval mode. Raises FileNotFoundError where it was not
         kept."""
         return self._loaded[0]
 
     @property
-    def tokenizer(self):
+    def tokenizer(self) -> PreTrainedTokenizerFast:
         return self._loaded[1]
 
     @property
-    def task(self):
-        """Return the lib.data.Task that the run learned; None for no task or several."""
+    def task(self) -> Task | None:
+        """Return the Task that the run learned; None for no task or several."""
         return task_of(self.run)
 
     @cached_property
-    def predictions(self):
+    def predictions(self) -> pd.DataFrame:
         """Return a frame with one line for each development row, by the number of the row.
 
         Its columns are `label`, the predicted class `said`, whether that is `right`, and the
@@ -64,17 +71,19 @@ class Opened:
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
         labels, logits = found["labels"], found["logits"].astype(float)
-        low, high = self.task.scale
+        task = self.task
+        assert task  # Only a run of one task keeps logits.
+        low, high = task.scale
         scores = {"label": labels.astype(float), "said": logits[:, 0]}
         told = {name: low + each * (high - low) / 5 for name, each in scores.items()}
-        if self.task.labels:
-            said, names = logits.argmax(1), np.array(self.task.labels)
+        if task.labels:
+            said, names = logits.argmax(1), np.array(task.labels)
             told = {"label": names[labels], "said": names[said], "right": said == labels}
             told["confidence"] = softmax(logits, 1).max(1)
         return pd.DataFrame(told, pd.Index(found["index"], name="row"))
 
     @cached_property
-    def rows(self):
+    def rows(self) -> pd.DataFrame:
         """Return the texts of the development rows, by the number of the row. Raises
         FileNotFoundError where the data are absent."""
         there = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
@@ -83,8 +92,8 @@ class Opened:
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
-def load(name, profile="toy", keep=False, **wanted):
-    """Open a run, which a line of a notebook's grid or its own name tells. Returns an `Opened`.
+def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> Opened:
+    """Open a run, which a line of a notebook's grid or its own name tells.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
@@ -96,13 +105,16 @@ def load(name, profile="toy", keep=False, **wanted):
     """
     spec = None if "-" in name else chosen(name, profile, wanted)
     run = Store().found(spec)["run"] if spec else named(name)
-    if run is None and not keep:
+    if run is None and spec and not keep:
         fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
         raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    return Opened(weights(run, keep) if run and keep else run or made(spec))
+    if run is None:
+        assert spec
+        return Opened(made(spec))
+    return Opened(weights(run, keep) if keep else run)
 
 
-def chosen(name, profile, wanted):
+def chosen(name: str, profile: str, wanted: dict[str, Any]) -> Spec:
     """Return the Spec of the only line of a notebook's grid whose columns have the values `wanted`.
 
     Raises Refused with lines to choose from where no line or several have them.
@@ -117,7 +129,7 @@ def chosen(name, profile, wanted):
     return specs.pop()
 
 
-def named(name):
+def named(name: str) -> Run:
     """Return the only run whose name contains `name`. Raises Refused where no run or several
     do."""
     there = {run.name: run for run in Store().every()}
@@ -128,7 +140,7 @@ def named(name):
     return there[hits[0]]
 
 
-def weights(run, keep=False):
+def weights(run: Run, keep: bool = False) -> Run:
     """Return a run with its weights.
 
     keep: whether the run is made again where its weights are missing. Raises Refused for a step
@@ -150,7 +162,7 @@ def weights(run, keep=False):
     )
 
 
-def made(spec):
+def made(spec: Spec) -> Run:
     """Make the run of a Spec with its weights. Raises RuntimeError with the reason where it
     fails."""
     from lib.cluster import sweep
@@ -159,4 +171,5 @@ def made(spec):
     spec, run = Store().look(spec, weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")
+    assert run
     return run

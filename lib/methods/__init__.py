@@ -14,11 +14,12 @@ that it returns.
 """
 
 from importlib import import_module
+from types import ModuleType
 
 # The name of each method on the frontier is mapped to its module.
 METHODS = {"Layer dropping": "layer_dropping", "Torch-Pruning Taylor": "taylor_importance"}
 
 
-def module(name):
+def module(name: str) -> ModuleType:
     """Return a module of this folder by its own name."""
     return import_module(f"{__name__}.{name}")

@@ -3,10 +3,17 @@
 It is the simplest control of all: it has no importance, no search and no new parts.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from lib.core.names import Refused
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def kept(shape, share):
+
+def kept(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
     """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
 
     So many layers stay as the divisor of L that is nearest to share * L, so that each matches a
@@ -19,7 +26,7 @@ def kept(shape, share):
     return [(shape.heads, shape.ffn)] * number, {"layers": list(range(step - 1, total, step))}
 
 
-def change(model, layers):
+def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     """Remove all layers of a model but those with the numbers `layers`. Returns {"layers": how many
     stay}.
 
@@ -28,7 +35,7 @@ def change(model, layers):
     """
     from torch import nn
 
-    encoder = model.base_model.encoder
+    encoder: Any = model.base_model.encoder
     total = len(encoder.layer)
     if not layers or sorted(set(layers)) != layers or not 0 <= layers[0] <= layers[-1] < total:
         allowed = f"give numbers from 0 to {total - 1}, rising"

@@ -19,8 +19,16 @@ the gradient is first summed over all batches. It scores a head by a factor on i
 counts the bias of a neuron; the library scores only weights.
 """
 
+from __future__ import annotations
 
-def kept(shape, share):
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+def kept(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
     """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}).
 
     M of the A heads stay: the whole number nearest to share * A, but at least one. Of the F neurons
@@ -30,7 +38,7 @@ def kept(shape, share):
     return [(heads, heads * shape.ffn // shape.heads)] * shape.layers, {"op": "cut", "heads": heads}
 
 
-def scores(model):
+def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a mean of 1 in
     each layer.
 
@@ -42,12 +50,13 @@ def scores(model):
 
     # Any ids give the same graph.
     example = {"input_ids": torch.full((1, 4), 5, device=model.device)}
-    bias = getattr(model.base_model.encoder, "relative_attention_bias", torch.nn.Module())
+    encoder: Any = model.base_model.encoder
+    bias = getattr(encoder, "relative_attention_bias", torch.nn.Module())
     bias.requires_grad_(False)  # The bias that an MPNet's layers share would tie their heads.
     graph = torch_pruning.DependencyGraph().build_dependency(model, example_inputs=example)
     bias.requires_grad_(True)
     importance, heads, neurons = torch_pruning.importance.TaylorImportance(), [], []
-    for layer in model.base_model.encoder.layer:
+    for layer in encoder.layer:
         attention, dense = layer.attention.self, layer.intermediate.dense
         for found, linear, parts in (
             (heads, attention.query, attention.num_attention_heads),
@@ -56,5 +65,6 @@ def scores(model):
             every = list(range(linear.out_features))
             prune = torch_pruning.prune_linear_out_channels
             channels = importance(graph.get_pruning_group(linear, prune, every))
+            assert channels is not None
             found.append(channels.view(parts, -1).mean(1).cpu())
     return torch.stack(heads), torch.stack(neurons)
