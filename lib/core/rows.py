@@ -68,19 +68,19 @@ class Outcome(Mapping[str, Any]):
     run: Run | None
     state: str  # It is finished, running, failed, stopped, died or missing.
     error: str = ""  # It says in a line why there is no run, where somebody tried.
-    values: dict[str, Any] = field(init=False, repr=False)
+    cells: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         values = dict(self.row) | {"run": self.run, "state": self.state, "error": self.error}
         metrics = self.run.metrics if self.run else {}
         values |= {name: value for name, value in metrics.items() if name not in values}
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "cells", values)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self.cells[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
+        return iter(self.cells)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.cells)
