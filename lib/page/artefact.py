@@ -100,7 +100,7 @@ class Page:
         frame = collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # Verdicts are off, so these runs do not count.
-        lines = frame.to_dict("records")
+        lines: Any = frame.to_dict("records")
         self.note(compare.told(lines))
         there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
         for name, row in there.items():  # What is only looked up is no part that is missing.

@@ -25,7 +25,8 @@ class Forked(LocalProvisioner):
     ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
-        process: Any = executors.context().Process(target=begin, args=args)
+        context: Any = executors.context()
+        process = context.Process(target=begin, args=args)
         self.process = process
         process.start()
         # jupyter_client asks for these attributes, which a subprocess.Popen has.

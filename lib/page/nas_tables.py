@@ -151,7 +151,8 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    for row in compare.there(frame).itertuples():
+    made: Any = compare.there(frame).itertuples()
+    for row in made:
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))
         columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()

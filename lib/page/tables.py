@@ -165,9 +165,10 @@ class Runs:
         scale: str,
     ) -> Estimate | None:
         """Return the Estimate of one model's score above another's in a frame, or None."""
-        ours, theirs = (
+        both: Any = (
             frame[frame["model"] == model].to_dict("records") for model in (method, baseline)
         )
+        ours, theirs = both
         spared, region = [False, False], ()
         if found := pair(self.page, str(scale), ours, theirs):
             plan, turned = found
