@@ -15,20 +15,26 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.display import display
+from matplotlib.figure import Figure
 
 from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.execute import commit
+from lib.core.rows import Row
 from lib.core.store import Store
+from lib.core.types import Json
 from lib.measure import compare
+from lib.measure.claims import Verdict
 from lib.page import claims as source
 from lib.page import lists, notebook, plot, report
 from lib.page.seeds import seeded
@@ -38,13 +44,13 @@ from lib.papers import grids
 from lib.papers import planned as plans
 
 ENVIRONMENT.filters["escaped"] = escaped
-PARTS = ENVIRONMENT.get_template("parts.html.j2").module
+PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
 # A page says by these words where a run comes from.
 MADE = {"run": "made here", "record": "recorded"}
 
 
-def put(markdown, html=""):
+def put(markdown: str, html: str = "") -> None:
     """Show text in Markdown. Light pages are made of it too (lib.page.sheet).
 
     html: the same content, where a page can show more than Markdown can.
@@ -59,26 +65,26 @@ class Page:
     """A Page is an open notebook: it holds the parameters, the runs used and the files written."""
 
     id: str
-    values: dict
+    values: Json
     folder: Path
     # These sentences say what makes the page an experiment.
-    differs: tuple = ()
+    differs: Sequence[str] = ()
     # By its name, each run has how it was made, or the state that it is in.
-    used: dict = field(default_factory=dict)
-    files: list = field(default_factory=list)
-    noted: set = field(default_factory=set)  # A remark stands once on a page.
+    used: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
 
     @cached_property
-    def scope(self):
+    def scope(self) -> str:
         """Return the profile as grids know it, with the reader's own data and model."""
         return grids.meant({"profile": "toy"} | self.values)
 
     @property
-    def mine(self):
+    def mine(self) -> list[str]:
         """Return sentences on the reader's own data and model; none where there are none."""
         return grids.own_lines(self.scope)
 
-    def collect(self, rows, on_missing="run"):
+    def collect(self, rows: Sequence[Row], on_missing: str = "run") -> pd.DataFrame:
         """Return the rows of a grid with their results (lib.page.tables.collect).
 
         Missing runs are made here, unless the page is made by a command, which made them before.
@@ -94,7 +100,7 @@ class Page:
         frame = collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # Verdicts are off, so these runs do not count.
-        lines = frame.to_dict("records")
+        lines: Any = frame.to_dict("records")
         self.note(compare.told(lines))
         there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
         for name, row in there.items():  # What is only looked up is no part that is missing.
@@ -108,7 +114,12 @@ class Page:
                 self.note(f"{n} {missing}: {text}" for text, n in why.most_common(3))
         return frame
 
-    def runs(self, grid, recorded=(), of=list):
+    def runs(
+        self,
+        grid: Callable[..., list[Row]] | Sequence[Row],
+        recorded: Callable[[], list[Row]] | Sequence[Row] = (),
+        of: Callable[[Sequence[Row]], Sequence[Row]] = list,
+    ) -> Runs:
         """Return the runs of a grid (lib.page.tables.Runs).
 
         grid: rows, or a function that makes rows for a profile and the page's parameters. Its runs
@@ -133,14 +144,20 @@ class Page:
             self.note(caveats(runs))
         return runs
 
-    def seeded(self, rows, profile):
+    def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
         """Return the rows of a grid at the planned seeds of the page's comparisons.
 
         A reader who asks for seeds, or brings data or a model, gets what was asked for.
         """
         return rows if self.values.get("seeds") or self.mine else seeded(self.id, profile, rows)
 
-    def table(self, frame, caption, name="", index=None):
+    def table(
+        self,
+        frame: pd.DataFrame | Mapping[Any, Mapping[Any, Any]],
+        caption: str,
+        name: str = "",
+        index: str | list[str] | None = None,
+    ) -> None:
         """Show and write a table without its empty rows and columns; an empty table is a sentence.
 
         The file may have more columns than the page (`lib.page.tables.seen`).
@@ -174,7 +191,7 @@ class Page:
         light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
         put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
 
-    def note(self, lines, mark="", fold=""):
+    def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
         """Show remarks below a table or figure.
 
         mark: text before each remark. fold: the words under which the remarks are folded away.
@@ -186,7 +203,9 @@ class Page:
             text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"
         put(text)
 
-    def figure(self, figure, data, name="", exact=False):
+    def figure(
+        self, figure: Figure, data: pd.DataFrame, name: str = "", exact: bool = False
+    ) -> None:
         """Show and write a figure and the data that it draws; without data it is a sentence.
 
         A line above a figure at toy says so, unless the figure shows what is exact at any scale.
@@ -209,14 +228,20 @@ class Page:
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, f"{stem}.png", svg)
 
-    def _stem(self, name):
+    def _stem(self, name: str) -> str:
         return f"{self.id}.{name}" if name else self.id
 
-    def _write(self, name, text):
+    def _write(self, name: str, text: str) -> None:
         disk.write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
-    def finish(self, checks=(), *deviations, claims=None, answer=()):
+    def finish(
+        self,
+        checks: Iterable[Verdict] = (),
+        *deviations: Mapping[str, Sequence[str]],
+        claims: Iterable[str] | None = None,
+        answer: Iterable[str] = (),
+    ) -> None:
         """Show verdicts and deviations, and write where the page came from; it ends each page.
 
         The verdicts are on the claims that name the page (`lib.page.claims`). On a page at toy they
@@ -235,7 +260,7 @@ class Page:
         """
         names, at = source.of_page(self.id) if claims is None else claims, self.scope[:]
         if self.mine:
-            names, checks, deviations = (), (), [{at: self.mine}]
+            names, checks, deviations = (), (), ({at: self.mine},)
         scale = source.SCALE if at == "toy" else at
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
@@ -265,7 +290,7 @@ class Page:
             report.publish(self.scope[:])
 
 
-def caveats(runs):
+def caveats(runs: Runs) -> list[str]:
     """Return sentences on recorded scores that a reader has to know beside all tables of a page.
 
     They are on seeds that are far from the others, and on a task that the untouched encoder solves.
@@ -289,7 +314,7 @@ def caveats(runs):
     return lines
 
 
-def start(name, namespace):
+def start(name: str, namespace: dict[str, Any]) -> Page:
     """Open the page of notebook `name` in its bootstrap cell.
 
     The variable `profile` of the notebook becomes one with the reader's own data and model, where
@@ -311,14 +336,14 @@ def start(name, namespace):
     return page
 
 
-def drawn(figure):
+def drawn(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
     with io.StringIO() as buffer:
         figure.savefig(buffer, format="svg", metadata=plot.described(figure))
         return buffer.getvalue()
 
 
-def show(figure, file="", svg=""):
+def show(figure: Figure, file: str = "", svg: str = "") -> None:
     """Show a figure. It need not belong to a file, such as one that a reader's knobs drive.
 
     file: the name of the figure's PNG file, to which the light page links. svg: what `drawn`
@@ -332,7 +357,7 @@ def show(figure, file="", svg=""):
     plt.close(figure)
 
 
-def explore(function, **knobs):
+def explore(function: Callable[..., Figure | None], **knobs: Any) -> None:
     """Show the figure that a function returns, with knobs for a reader in JupyterLab.
 
     Elsewhere it is one picture: arguments have the function's own defaults, else the first value of
@@ -342,7 +367,7 @@ def explore(function, **knobs):
     """
 
     @wraps(function)
-    def shown(**values):
+    def shown(**values: Any) -> None:
         if figure := function(**values):
             show(figure)
 

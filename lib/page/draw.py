@@ -1,12 +1,17 @@
 """This module draws networks of EfficientBERT, and surfaces of its formulas."""
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d import Axes3D
 
 from lib.page import plot
+from lib.search.net import Net
 
 
-def network(axis, net, title="", before=None):
+def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
     In a bar stand the formula of the layer, how many copies of the layer are stacked, and its width
@@ -17,7 +22,7 @@ def network(axis, net, title="", before=None):
     for number, layer in enumerate(net.layers, 1):
         old = before.layers[number - 1] if before else layer
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
-        text = {"va": "center", "fontsize": 9}
+        text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
         formula, size = layer.formula, f"{layer.stack} × {layer.ratio}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
@@ -29,7 +34,13 @@ def network(axis, net, title="", before=None):
     axis.set_frame_on(False)
 
 
-def surface(axis, grid, z, title="", view=(28, -125)):
+def surface(
+    axis: Axes3D,
+    grid: np.ndarray,
+    z: np.ndarray,
+    title: str = "",
+    view: tuple[float, float] = (28, -125),
+) -> None:
     """Draw a surface of Figure 5 on a 3-d axis.
 
     z: heights as `lib.search.surface.symlog` gives them; the ticks show plain numbers. view:

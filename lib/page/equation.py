@@ -16,7 +16,7 @@ EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
 NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 
 
-def readable(markdown):
+def readable(markdown: str) -> str:
     """Return the Markdown text of a cell as a page shows it; code stays as it is.
 
     Raises Refused where matplotlib cannot set an equation.
@@ -26,14 +26,14 @@ def readable(markdown):
     return "".join(parts)
 
 
-def linked(markdown, kind):
+def linked(markdown: str, kind: str) -> str:
     """Return a text whose links to notebooks lead to their pages; kind: "html" or "page.md"."""
     parts = CODE.split(markdown)
     parts[::2] = [NOTEBOOK.sub(rf"](\1.{kind})", part) for part in parts[::2]]
     return "".join(parts)
 
 
-def drawn(match):
+def drawn(match: re.Match[str]) -> str:
     """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within the text."""
     own, text, picture = bool(match[1]), " ".join((match[1] or match[2]).split()), io.BytesIO()
     shown = text.replace(r"\frac", r"\dfrac") if own else text

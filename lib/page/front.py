@@ -2,10 +2,15 @@
 and what each of its pages answers. It is free of torch.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.core import paths
+from lib.measure.claims import Verdict
 from lib.page import claims, lists, notebook, verdicts
 
 if TYPE_CHECKING:  # Grids are free of pandas.
@@ -23,7 +28,7 @@ def title(paper: str) -> str:
     return lists.PAPERS[paper]
 
 
-def pages(paper: str) -> "pd.DataFrame":
+def pages(paper: str) -> pd.DataFrame:
     """Return what each page of a paper asks and answers, a row each, by its name.
 
     The answer is the first comparison that was measured on the page, as `verdicts.csv` has it.
@@ -55,14 +60,14 @@ def leads(claim: str, page: str) -> bool:
     return line["role"] == "central" or line["artefact"] == page
 
 
-def asked(path) -> str:
+def asked(path: Path) -> str:
     """Return the question of a notebook: its first sentence behind "Question."."""
     about = notebook.cells(path)["title"].partition("**Question.**")[2].strip()
     question = re.match(r".*?\?(?= |\n|$)", about, re.S)
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def links(frame: "pd.DataFrame") -> str:
+def links(frame: pd.DataFrame) -> str:
     """Return a frame of `pages` as a table in Markdown, with links to the light pages."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in frame.iterrows():
@@ -71,7 +76,7 @@ def links(frame: "pd.DataFrame") -> str:
     return "\n".join(lines)
 
 
-def answer(paper: str, by_id: dict) -> list[str]:
+def answer(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
     """Return how many comparisons of a paper have which word, and the first sentence of each."""
     central = [by_id[id] for id in claims.central(paper)]
     return [f"{verdicts.tally(central)}."] + verdicts.answers(central)[:2]

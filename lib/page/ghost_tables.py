@@ -1,6 +1,10 @@
 """This module has what pages of GhostBERT share. It is free of torch."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
 
 from lib.core import paths
 from lib.core.rows import Row
@@ -47,7 +51,7 @@ def mending(page: Page, runs: Runs) -> None:
         )
 
 
-def times(page: Page, widths) -> None:
+def times(page: Page, widths: Iterable[int]) -> None:
     """Show how long a sentence takes with ghosts and without, where the frontier has a record."""
     scale, table = page.scope[:], {}
     for line in run_lines():
@@ -72,10 +76,10 @@ def times(page: Page, widths) -> None:
         )
 
 
-def mean(part, how: str, digits: str) -> str:
+def mean(part: pd.DataFrame, how: str, digits: str) -> str:
     """Return the mean of an expression over rows and their number, a dash where no row has it."""
     names = re.findall(r"[a-z_]{4,}", how)
     if not {*names} <= {*part}:
         return "–"
-    values = part.dropna(subset=names).eval(how)
+    values: Any = part.dropna(subset=names).eval(how)
     return f"{values.mean():{digits}} ({len(values)})" if len(values) else "–"

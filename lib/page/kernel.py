@@ -5,8 +5,11 @@ nothing is forked, jupyter_client starts the kernel.
 """
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ipykernel.kernelapp import IPKernelApp
+from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 
@@ -16,10 +19,15 @@ from lib.cluster import executors
 class Forked(LocalProvisioner):
     """A Forked provisioner starts a kernel in a forked process."""
 
-    async def launch_kernel(self, cmd, *, env, **_):
+    # pyrefly: ignore[bad-override]  A manager always gives `env`.
+    async def launch_kernel(
+        self, cmd: list[str], *, env: Mapping[str, str], **_: Any
+    ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
-        process = self.process = executors.context().Process(target=begin, args=args)
+        context: Any = executors.context()
+        process = context.Process(target=begin, args=args)
+        self.process = process
         process.start()
         # jupyter_client asks for these attributes, which a subprocess.Popen has.
         process.stdin = process.stdout = process.stderr = None
@@ -33,14 +41,14 @@ class Forked(LocalProvisioner):
 class Manager(AsyncKernelManager):
     """A Manager has forked kernels wherever workers are forked."""
 
-    async def _async_pre_start_kernel(self, **how):
+    async def _async_pre_start_kernel(self, **how: Any) -> tuple[list[str], dict[str, Any]]:
         if executors.context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
             self.provisioner = self.provisioner or Forked(parent=self, **about)
         return await super()._async_pre_start_kernel(**how)
 
 
-def begin(words, env, cwd):
+def begin(words: list[str], env: Mapping[str, str], cwd: str) -> None:
     """Be a kernel, in a process that was just forked; words: the arguments of ipykernel."""
     import matplotlib
 

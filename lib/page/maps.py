@@ -3,16 +3,29 @@
 It is free of torch.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.core.rows import Row
+from lib.core.types import Arrays
 from lib.measure import compare
 from lib.papers import efficientbert
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def rows(profile, tasks, seeds, networks):
+    from lib.page.artefact import Page
+    from lib.page.tables import Runs
+
+
+def rows(
+    profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
+) -> list[Row]:
     """Return the rows of the grid of either figure: one row is all networks on a task at a seed."""
     return [
         Row(efficientbert.mapped(profile, task, networks).at(seed), task=task, seed=seed)
@@ -22,7 +35,7 @@ def rows(profile, tasks, seeds, networks):
     ]
 
 
-def found(runs, kind):
+def found(runs: Runs, kind: str) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
     """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
 
     kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of the four
@@ -39,10 +52,16 @@ def found(runs, kind):
     return there
 
 
-def compared(page, there, apart, label, titles):
+def compared(
+    page: Page,
+    there: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+    apart: Callable[[Arrays, np.ndarray, str], Iterable[float]],
+    label: str,
+    titles: Mapping[str, str],
+) -> pd.DataFrame:
     """Show how far each network is from its teacher, in a table and a figure.
 
-    Returns the distances as a DataFrame with the columns source, model and distance.
+    Returns the distances, with the columns source, model and distance.
 
     there: what `found` returned. apart: a function from (arrays, lengths, network) to the distances
     of the network's parts, such as heads. label: the name of the distance on the axis. titles:
@@ -63,7 +82,8 @@ def compared(page, there, apart, label, titles):
     page.table(table, "From the teacher, means over many sentences", "similarity", "model")
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
     figure, axes = plot.panels(there, 6, 2.9)
-    for axis, (source, part) in zip(axes, data.groupby("source", sort=False), strict=False):
+    parts: Any = data.groupby("source", sort=False)
+    for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
         axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
         axis.plot(means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2)

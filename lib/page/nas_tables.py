@@ -1,24 +1,41 @@
 """This module makes parts of the tables of the pages on NAS pruning. It is free of torch."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.core.rows import Row
 from lib.measure import compare
+from lib.measure.compare import Column
 from lib.papers import nas, published
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lib.page.artefact import Page
+    from lib.page.tables import Runs
 
 TESTED = ("TinyBERT-4L", "TinyBERT-6L", "BERT-base")  # They are the models of Tables 6 to 8.
 
 
-def rows(profile, models, tasks, seeds, ratios):
+def rows(
+    profile: str,
+    models: Sequence[str],
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    ratios: Sequence[float],
+) -> list[Row]:
     """Return the rows of the grid of one of Tables 6 to 9.
 
     They are the scores of two models, and of the second one at other `ratios` of the FLOPs.
     BERT-Mini has no stand-in at mini.
     """
     base, others = models[1].removeprefix("30 % "), ratios and nas.reachable(profile, ratios)
-    models = dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
+    models = list(dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)]))
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     return [
@@ -27,12 +44,13 @@ def rows(profile, models, tasks, seeds, ratios):
     ]
 
 
-def landed(frame, source):
+def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], str]]:
     """Return where searches and random draws ended, as a part of a page's table.
 
     It has the share of the FLOPs before and after the final trim, and the number of trimmed gates.
     """
-    frame = frame.assign(**(100 * frame.filter(["before_trim", "ratio"])))
+    shares: Any = 100 * frame.filter(["before_trim", "ratio"])
+    frame = frame.assign(**shares)
     columns = {"before trim, %": "before_trim", "FLOPs, %": "ratio", "gates trimmed": "trimmed"}
     return {
         model: {
@@ -43,19 +61,34 @@ def landed(frame, source):
     }
 
 
-def measured(runs, searches, columns=nas.COLUMNS):
+def measured(
+    runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
+) -> list[dict[Any, dict[tuple[str, str], str]]]:
     """Return parts of a table: scores of runs, and where the searches behind them ended."""
     found = [(searches.at(at), source) for source, _, at in runs.frames]
     return [*runs.by_task(columns), *(landed(*each) for each in found if len(each[0]))]
 
 
-def show(page, runs, searches, printed=(), caption=None):
+def show(
+    page: Page,
+    runs: Runs,
+    searches: Runs,
+    printed: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
+    caption: str | None = None,
+) -> None:
     """Show a table of the scores of networks (`measured`), beside what is printed {row: ...}."""
     caption = caption or runs.caption(more="; share of the FLOPs before and after the final trim")
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the model of the row"):
+def gains(
+    page: Page,
+    runs: Runs,
+    base: str,
+    printed: Mapping[str, float] | tuple[()] = (),
+    columns: Sequence[Column] = nas.COLUMNS,
+    than: str = "the model of the row",
+) -> None:
     """Draw how much the model `base` scores above each other model, and what is printed of it.
 
     than: the words on the axis for the other model.
@@ -66,7 +99,7 @@ def gains(page, runs, base, printed=(), columns=nas.COLUMNS, than="the model of 
     page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 
-def show_tested(page, table, models, runs, searches):
+def show_tested(page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs) -> None:
     """Show one of Tables 6 to 9, its corrections, and a figure of what the network loses.
 
     models: the names of a whole model and of its network of 30 %.
@@ -84,7 +117,7 @@ def show_tested(page, table, models, runs, searches):
     gains(page, runs, models[0], lost, than="the network")
 
 
-def twins(model):
+def twins(model: str) -> list[str]:
     """Return a sentence where at mini other models of Tables 6 to 8 have the very runs of one."""
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
@@ -95,7 +128,7 @@ def twins(model):
     return [f"{told}: one encoder takes the place of all, and the runs count once."] * bool(others)
 
 
-def turned(table, rename):
+def turned(table: str, rename: Callable[[str], str]) -> dict[str, dict[tuple[str, str], Any]]:
     """Return a published table whose columns are models, as a part of a page's table.
 
     rename: a function from the printed name of a model to its name on the page.
@@ -108,8 +141,8 @@ def turned(table, rename):
     }
 
 
-def curves(frame):
-    """Return the course of searches as a DataFrame, one line for each step.
+def curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the course of searches, one line for each step.
 
     Its columns are the model, the seed, the step as a share of all steps, the target and the actual
     ratio of the FLOPs, and how many gates were switched off and on again so far.
@@ -118,7 +151,8 @@ def curves(frame):
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    for row in compare.there(frame).itertuples():
+    made: Any = compare.there(frame).itertuples()
+    for row in made:
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))
         columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()

@@ -7,16 +7,19 @@ here both are errors, before anything runs.
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
 from lib.core.rows import Row
+from lib.core.spec import Spec
 from lib.core.store import say
+from lib.core.types import Json
 from lib.page.seeds import seeded
 from lib.papers import grids
 from lib.papers import planned as planned_rows
@@ -37,11 +40,11 @@ class Parameter:
     """A Parameter of a notebook has a type (a list has that of its items), a default, a remark."""
 
     type: type
-    default: object
+    default: Any
     about: str
 
 
-def find(patterns=()):
+def find(patterns: Sequence[str] = ()) -> list[Path]:
     """Return the notebooks whose names match one of the patterns, or all notebooks.
 
     A pattern is a part of a name, or a glob. Raises Refused for a pattern without a match, with
@@ -61,7 +64,7 @@ HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files
 FIX = "take it from git, or delete it"
 
 
-def cells(path):
+def cells(path: Path) -> dict[str, str]:
     """Return {tag: source} of the tagged cells. Raises Refused where the file is no notebook."""
     try:
         found = {}
@@ -74,14 +77,14 @@ def cells(path):
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
-def title(path):
+def title(path: Path) -> str:
     """Return the first heading of a notebook, without its mark. Raises Refused without one."""
     for line in cells(path).get("title", "").splitlines()[:1]:
         return line.lstrip("# ")
     raise Refused(f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}")
 
 
-def parameters(path):
+def parameters(path: Path) -> dict[str, Parameter]:
     """Return {name: Parameter} of the `parameters` cell: annotated values, one comment each.
 
     Raises Refused where there is no such cell.
@@ -96,12 +99,12 @@ def parameters(path):
         raise Refused(f"{why}; fix: {FIX}") from None
     about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
     return {
-        name: Parameter(*(get_args(kind) or (kind,)), values[name], about.get(name, ""))
+        name: Parameter(*[*(get_args(kind) or (kind,)), values[name], about.get(name, "")])
         for name, kind in values.get("__annotations__", {}).items()
     }
 
 
-def check(path, values):
+def check(path: Path, values: Json) -> Json:
     """Return the given values of parameters, with defaults for the others.
 
     Raises Refused for an unknown name, with the nearest one, and for a value that cannot be.
@@ -119,7 +122,7 @@ def check(path, values):
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
-def absurd(name, value, declared):
+def absurd(name: str, value: Any, declared: Parameter) -> str:
     """Return why a value cannot be that of a parameter; "" where it can."""
     kind, listed = declared.type, isinstance(declared.default, list)
     if listed and not isinstance(value, list):
@@ -137,12 +140,12 @@ def absurd(name, value, declared):
     return ""
 
 
-def wanted(*grids):
+def wanted(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
     """Return the Specs that pages make, each once: those of the variable `grid` of notebooks."""
     return list(dict.fromkeys(row.spec for found in grids for row in found.get("grid", [])))
 
 
-def is_grid(value):
+def is_grid(value: object) -> bool:
     """Return whether the value of a variable is a list of Rows. Raises Refused for dicts."""
     rows = value if isinstance(value, list) else []
     if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
@@ -150,7 +153,7 @@ def is_grid(value):
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def planned(path, values, looked_up=True):
+def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[Row]]:
     """Return {variable: rows} that the `grid` cell makes. The cell is run in this process.
 
     The page makes the runs of the variable `grid`. If that is a function, it also makes the rows at
@@ -182,14 +185,14 @@ def planned(path, values, looked_up=True):
     return {name: seeded(page, scales.get(name, "mini"), rows) for name, rows in found.items()}
 
 
-def injected(history):
+def injected(history: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set, from a kernel's history of cells."""
     cells = [source for source in history if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 @cache
-def normalised(text):
+def normalised(text: str) -> str:
     """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, and the
@@ -211,7 +214,7 @@ def normalised(text):
 
 
 # ---- STANDARD PAGES AND EXPERIMENTS
-def kept(path):
+def kept(path: Path) -> Json:
     """Return what is committed of a notebook: its defaults, and a digest of its other cells."""
     others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
@@ -222,7 +225,7 @@ def kept(path):
     return {"parameters": defaults, "cells": disk.sha(json.dumps(others).encode())[:16]}
 
 
-def committed():
+def committed() -> dict[str, Json]:
     """Return {name: what `kept` returned} of the committed notebooks. Raises Damaged."""
     if not paths.COMMITTED.exists():
         return {}
@@ -240,7 +243,7 @@ def committed():
     raise disk.Damaged(f"{told}; fix: {fix}")
 
 
-def tidy():
+def tidy() -> list[Path]:
     """Normalise every notebook and note what is committed of it. Return the files that changed.
 
     Raises Refused for a file that is no notebook, before any is written.
@@ -254,7 +257,7 @@ def tidy():
     return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != there.get(path)]
 
 
-def place(path, values, hand=False):
+def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
     """Return (the folder of a page, sentences on what makes it an experiment).
 
     A page is standard, without such a sentence, where a command makes it of the committed notebook
@@ -289,7 +292,7 @@ def place(path, values, hand=False):
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
 
-def provenance(folder, name):
+def provenance(folder: Path, name: str) -> Json | None:
     """Return what the last cell of a page wrote, None where nothing or half of it is there.
 
     Of a file that another version of this code wrote a line says so; the page is made again.
@@ -307,7 +310,7 @@ def provenance(folder, name):
     return None
 
 
-def command(name, scope):
+def command(name: str, scope: str) -> str:
     """Return the command that makes a page and its runs.
 
     scope: the name of a profile, or a reader's `Own`.

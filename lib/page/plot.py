@@ -4,29 +4,40 @@ The colours are those of Okabe and Ito, which colour-blind readers can tell apar
 marker and a dash of its own as well, so that nothing is told by colour alone.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from textwrap import fill
+from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
-from lib.measure.stats import SEEDS, replicates
+from lib.measure.stats import SEEDS, Estimate, replicates
 
 BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
-CENTRE = {"color": "grey", "ha": "center", "va": "center"}
+CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
 
 # NEW is what a paper proposes, OLD what it is compared with, and PRINT what it prints.
-NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}
-OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}
-THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
-REST = {"color": GREY, "marker": "^", "linestyle": ":"}
-PRINT = {"color": "#444444", "marker": "D", "linestyle": "-"}
-LOOKS = {"Plain": {"color": BLACK, "marker": "X", "linestyle": "none"}, "random": REST}
+NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
+OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
+THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
+REST: dict[str, Any] = {"color": GREY, "marker": "^", "linestyle": ":"}
+PRINT: dict[str, Any] = {"color": "#444444", "marker": "D", "linestyle": "-"}
+LOOKS: dict[str, dict[str, Any]] = {
+    "Plain": {"color": BLACK, "marker": "X", "linestyle": "none"},
+    "random": REST,
+}
 LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
 LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
@@ -34,7 +45,7 @@ MARKERS = "osD^vP"
 WIDEST = 11  # A row of panels is at most this wide, in inches.
 
 
-def style():
+def style() -> None:
     """Set one look for all figures. The bytes of a figure do not depend on the day."""
     sns.set_theme(style="whitegrid", palette="colorblind")
     plt.rc("svg", hashsalt="workbook")
@@ -43,7 +54,9 @@ def style():
     plt.rc("axes", titlesize="medium")
 
 
-def panels(titles, width=4.6, height=3.6, columns=4, **shared):
+def panels(
+    titles: Iterable[str], width: float = 4.6, height: float = 3.6, columns: int = 4, **shared: Any
+) -> tuple[Figure, list[Axes]]:
     """Return (figure, axes) with one panel for each title, or one empty panel without titles.
 
     width, height: the size of a panel in inches. A new row of panels begins where a row would be
@@ -53,7 +66,8 @@ def panels(titles, width=4.6, height=3.6, columns=4, **shared):
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
     down = -(-len(titles) // across)
-    shared = {"figsize": (width * across, height * down), "layout": "constrained"} | shared
+    size: dict[str, Any] = {"figsize": (width * across, height * down), "layout": "constrained"}
+    shared = size | shared
     figure, axes = plt.subplots(down, across, squeeze=False, **shared)
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
@@ -62,12 +76,12 @@ def panels(titles, width=4.6, height=3.6, columns=4, **shared):
     return figure, list(axes.flat[: len(titles)])
 
 
-def means(axis, frame, x, y, label, **look):
+def means(axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any) -> None:
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval over seeds.
 
     Where there are fewer seeds than prove anything, each seed is a point and no interval is drawn.
     """
-    of = frame.dropna(subset=y).groupby(x)[y]
+    of: Any = frame.dropna(subset=y).groupby(x)[y]
     if not len(of):
         return
     mean = of.mean()
@@ -80,14 +94,14 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
-def message(axis, width=46):
+def message(axis: Axes, width: int = 46) -> None:
     """Add the values at both ends of each labelled curve to the title of a panel.
 
     width: the most letters in a line of the title.
     """
     told = []
     for curve in axis.get_lines():
-        (x, y), name = curve.get_data(), curve.get_label()
+        (x, y), name = map(np.asarray, curve.get_data()), str(curve.get_label())
         if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
             ends = dict.fromkeys(f"{y[at]:.3g}" for at in (x.argmin(), x.argmax()))
             told.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
@@ -95,7 +109,12 @@ def message(axis, width=46):
     axis.set_title(f"{axis.get_title()}\n{lines}".strip())
 
 
-def dots(estimates, printed=(), label="difference (points)", axis=None):
+def dots(
+    estimates: Mapping[tuple[str, str], Estimate | None],
+    printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+    label: str = "difference (points)",
+    axis: Axes | None = None,
+) -> tuple[Figure, pd.DataFrame]:
     """Draw paired differences with their 95 % intervals. Return (figure, the data that it draws).
 
     A difference of fewer seeds than prove anything is grey and has no interval.
@@ -126,7 +145,8 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
             low, high = max(e.region[0], left), min(e.region[1], right)
             y = order.index(at)
             axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
-    for row in data.dropna(subset="gain").itertuples():
+    rows: Any = data.dropna(subset="gain").itertuples()
+    for row in rows:
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
         ends = None if few or row.low != row.low else [[row.gain - row.low], [row.high - row.gain]]
@@ -135,7 +155,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
-    ends = data[["gain", "low", "high"]].stack()
+    ends: Any = data[["gain", "low", "high"]].stack()
     if len(ends):
         wide = 0.4 if ends.abs().max() > 20 else 0.05  # The axis will be logarithmic.
         margin = wide * max(ends.max() - ends.min(), 1)
@@ -143,13 +163,14 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 46) for at in order])
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
+    assert isinstance(axis.figure, Figure)
     if alone:
         axis.set_title(summary(data))
         legend(axis.figure)
     return axis.figure, data
 
 
-def summary(data):
+def summary(data: pd.DataFrame) -> str:
     """Return the title of a picture of differences: where the printed values and 0 lie.
 
     data: as `dots` returns it.
@@ -171,7 +192,7 @@ def summary(data):
     return f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
 
 
-def forest(data, label="difference (points)"):
+def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
     """Draw comparisons, a row each, with the region that a paper claims. Return the figure.
 
     The region is shaded, the printed value is a diamond, and the word stands at the right. A
@@ -182,11 +203,12 @@ def forest(data, label="difference (points)"):
     data = data.astype(dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float))
     high = 1.2 + 0.3 * max(len(data), 2)
     figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
-    ends = data[["mean", "low", "high", "printed"]].stack()
+    ends: Any = data[["mean", "low", "high", "printed"]].stack()
     far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
     wide = 1.6 if far > 20 else 1.15
     axis.set_xlim(-wide * far, wide * far)
-    for y, row in enumerate(data.itertuples()):
+    rows: Any = data.itertuples()
+    for y, row in enumerate(rows):
         low = -2 * far if row.least != row.least else row.least
         most = 2 * far if row.most != row.most else row.most
         axis.fill_betweenx([y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0)
@@ -208,7 +230,7 @@ def forest(data, label="difference (points)"):
     return figure
 
 
-def signed_log(axis):
+def signed_log(axis: Axes) -> None:
     """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
     if max(map(abs, axis.get_xlim())) > 20:
         ends = axis.get_xlim()
@@ -218,7 +240,9 @@ def signed_log(axis):
         axis.set_xlabel(f"{axis.get_xlabel()}, logarithmic beyond ±1")
 
 
-def draws(axis, groups, new, whole, label):
+def draws(
+    axis: Axes, groups: Mapping[str, Sequence[float]], new: str, whole: float, label: str
+) -> None:
     """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 % interval.
 
     The means are added to the title of the panel. new: the name whose row has the look of what is
@@ -235,13 +259,23 @@ def draws(axis, groups, new, whole, label):
     axis.set_ylim(len(groups) - 0.5, -0.5)
 
 
-def line(axis, x, y, kind, **more):
+def line(
+    axis: Axes, x: Sequence[float], y: Sequence[float], kind: str, **more: Any
+) -> list[Line2D]:
     """Draw a line in the look of its kind, without markers."""
-    look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}
-    return axis.plot(x, y, **{"lw": 2} | look | more)
+    look: dict[str, Any] = {"lw": 2}
+    look |= {name: LOOKS[kind][name] for name in ("color", "linestyle")}
+    return axis.plot(x, y, **look | more)
 
 
-def named(axis, points, x, y, looks=None, **look):
+def named(
+    axis: Axes,
+    points: pd.DataFrame,
+    x: str,
+    y: str,
+    looks: Sequence[dict[str, Any]] | None = None,
+    **look: Any,
+) -> None:
     """Draw points with their names, the index of `points`, beside them.
 
     Names stand on the outer side of the points. A name that meets another name or a point moves up.
@@ -249,14 +283,18 @@ def named(axis, points, x, y, looks=None, **look):
     looks: one look for each point, where they differ.
     """
     looks = looks or [look] * len(points)
+    size: dict[str, Any] = {"markersize": 7}
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
-        axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
+        axis.plot(at_x, at_y, **size | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
+    assert isinstance(axis.figure, Figure)
     axis.figure.draw_without_rendering()  # The panels get their places.
-    placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
+    centres = axis.transData.transform(np.asarray(points[[x, y]], float))
+    placed = [Bbox([at - 5, at + 5]) for at in centres]
     left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # Names can be read on lines.
-    for name, row in points.sort_values(y).iterrows():
+    rows: Any = points.sort_values(y).iterrows()
+    for name, row in rows:
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
         where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
@@ -272,30 +310,31 @@ def named(axis, points, x, y, looks=None, **look):
             axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
 
 
-def legend(figure, columns=4, **more):
+def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
     """Draw one legend below all panels; it has each label once."""
     there = [axis.get_legend_handles_labels() for axis in figure.axes]
     entries = {text: handle for pair in there for handle, text in zip(*pair, strict=True)}
-    options = {"loc": "outside lower center", "ncols": columns, "fontsize": 9} | more
+    options: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
     if entries:
-        figure.legend(entries.values(), entries, **options)
+        figure.legend(entries.values(), entries, **options | more)
 
 
-def picture(axis, values, **look):
+def picture(axis: Axes, values: np.ndarray, **look: Any) -> AxesImage:
     """Draw a matrix as an image, without grid and ticks. Return the image, for a colour bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
-    return axis.imshow(values, **{"interpolation": "nearest", "aspect": "auto"} | look)
+    options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+    return axis.imshow(values, **options | look)
 
 
-def plain_log(axis, subs=(1, 2, 5)):
+def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
     """Label a logarithmic axis, such as axis.xaxis, with plain numbers."""
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
 
-def described(figure):
+def described(figure: Figure) -> dict[str, str | None]:
     """Return the metadata of a figure. The title tells of its axes, for readers who
     cannot see it.
     """

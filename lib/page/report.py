@@ -10,15 +10,21 @@ with a reader's own data or model, are experiments. Each has a folder of its own
 """
 
 import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from tqdm import tqdm
 
 from lib.cluster import executors
 from lib.core import disk, paths
 from lib.core.names import one_line
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import Store
+from lib.core.types import Json
 from lib.page import lists, notebook, verdicts
 from lib.page.sheet import Sheet, fingerprint, made_of, make
 from lib.papers import grids, planned
@@ -33,8 +39,16 @@ class Book:
     error} of the notebooks whose Specs cannot be made.
     """
 
-    def __init__(self, profile, values, grids, absent, store):
-        self.profile, self.store, self.working, self.sheets = profile, store, True, []
+    def __init__(
+        self,
+        profile: str,
+        values: Json,
+        grids: Mapping[Path, dict[str, list[Row]]],
+        absent: Mapping[Path, Exception],
+        store: Store,
+    ) -> None:
+        self.profile, self.store, self.working = profile, store, True
+        self.sheets: list[Sheet] = []
         for path in [*grids, *absent]:
             found = grids.get(path, {})
             try:
@@ -53,10 +67,10 @@ class Book:
         self.sheets.sort(key=lambda sheet: len(sheet.left))
         self.publish()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
-    def done(self, spec):
+    def done(self, spec: Spec) -> None:
         """Note that a run is there. A page that waited for it alone is made beside other runs."""
         for sheet in self.sheets:
             if spec in sheet.left:
@@ -66,7 +80,7 @@ class Book:
                     self.begin()
 
     @contextmanager
-    def meanwhile(self):
+    def meanwhile(self) -> Generator[None, None, None]:
         """Make pages one by one beside the runs, each when its runs are there.
 
         Of several pages the one whose runs came last goes first. So no page with runs waits for all
@@ -84,24 +98,24 @@ class Book:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page at work.
 
-    def finish(self):
+    def finish(self) -> bool:
         """Make every page that is out of date. Return whether one failed."""
         with closing(executors.Local(2)) as executor:
             self.render([s for s in self.sheets if s.tried or not s.failed], executor)
         return any(sheet.failed for sheet in self.sheets)
 
-    def answers(self):
+    def answers(self) -> Iterator[str]:
         """Yield a line for each page that has an answer."""
         for sheet in self.sheets:
             for line in (sheet.body or {}).get("answer", ())[:1]:
                 yield f"  {sheet.path.stem}: {line}"
 
-    def close(self):
+    def close(self) -> None:
         """Write the index for the last time, however the work ended."""
         self.working = False
         self.publish()
 
-    def render(self, sheets, executor):
+    def render(self, sheets: Iterable[Sheet], executor: executors.Local) -> None:
         """Make the pages that are out of date among some, and print a line for each.
 
         They are made in the processes of an executor, so that a killed process costs its own page
@@ -125,12 +139,12 @@ class Book:
                 print(f"  {line}", flush=True)
             self.publish()
 
-    def publish(self):
+    def publish(self) -> None:
         """Write the index of the profile, with what this command has done so far."""
         publish(self.profile[:], self.sheets, self.working)
 
 
-def publish(profile, sheets=(), working=False):
+def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
     sheets: the pages of a command; all others are shown as they lie on the disk. working: whether
@@ -153,7 +167,7 @@ def publish(profile, sheets=(), working=False):
     disk.write(folder / "index.html", text)
 
 
-def card(sheet, profile, working):
+def card(sheet: Sheet, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
     how = notebook.command(sheet.path.stem, grids.meant({"profile": profile} | sheet.values))

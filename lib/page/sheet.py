@@ -3,22 +3,32 @@
 A standard page at mini is written in Markdown too.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from lib.core import disk, paths
 from lib.core.names import Refused, one_line
-from lib.core.store import run_lines, say
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import Store, run_lines, say
+from lib.core.types import Json
 from lib.page import equation, notebook, verdicts
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
@@ -28,14 +38,14 @@ ROW, COLUMN = 'scope="row"', 'scope="col"'
 
 
 @cache
-def code():
+def code() -> str:
     """Return the digest of the code, of the published numbers, and of what was found."""
     files = {file for each in CODE.split() for file in paths.ROOT.glob(each)}
     return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 @cache
-def shown():
+def shown() -> dict[str, list[str]]:
     """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
     found = defaultdict(list)
     for line in run_lines():
@@ -43,14 +53,14 @@ def shown():
     return found
 
 
-def fingerprint(sheet, store):
+def fingerprint(sheet: Sheet, store: Store) -> str:
     """Return the digest of all that a page shows.
 
     It covers the notebook, the code, the published numbers, the results of the page's runs, and
     which of its runs at mini are recorded.
     """
     names = shown().get(sheet.path.stem, ())
-    results = [name for name in names if (store.records / name).exists()]
+    results: list[str | list[Any]] = [name for name in names if (store.records / name).exists()]
     for row in sum(sheet.grids.values(), []):
         run = store.found(row.spec)["run"]
         results.append([row.spec.name, (run.name, run.origin, run.metrics) if run else None])
@@ -64,20 +74,20 @@ class Sheet:
     path: Path
     folder: Path
     # These sentences say what makes it an experiment.
-    differs: list = ()
-    values: dict = field(default_factory=dict)  # It has the values of all parameters.
+    differs: Sequence[str] = ()
+    values: Json = field(default_factory=dict)  # It has the values of all parameters.
     text: str = ""  # The notebook had this text as the command began.
-    grids: dict = field(default_factory=dict)  # It is {variable: rows}.
-    left: set = field(default_factory=set)  # The page waits for the runs of these Specs.
+    grids: dict[str, list[Row]] = field(default_factory=dict)  # It is {variable: rows}.
+    left: set[Spec] = field(default_factory=set)  # The page waits for the runs of these Specs.
     failed: str = ""
     tried: str = ""  # The page was made of this fingerprint last, or was to be.
 
     @property
-    def page(self):
+    def page(self) -> Path:
         return self.folder / f"{self.path.stem}.html"
 
     @property
-    def body(self):
+    def body(self) -> Json | None:
         """Return what the last cell wrote, None where the page is not made.
 
         A page made by hand has no HTML.
@@ -85,19 +95,19 @@ class Sheet:
         whole = made_of(self.page) or not self.page.exists()
         return notebook.provenance(self.folder, self.path.stem) if whole else None
 
-    def fail(self, why):
+    def fail(self, why: str) -> None:
         """Note why the page could not be made, and delete an older page: it is no longer right."""
         self.failed = paths.scrubbed(why)
         self.page.unlink(missing_ok=True)
 
 
-def made_of(page):
+def made_of(page: Path) -> str:
     """Return the fingerprint at the end of a page's HTML; "" where the file is not whole."""
     end = page.read_text(errors="replace")[-100:] if page.exists() else ""
     return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
 
-def make(sheet, digest):
+def make(sheet: Sheet, digest: str) -> float:
     """Execute a notebook's text and write its page. Return the seconds that it took.
 
     digest: the fingerprint of the page.
@@ -106,14 +116,16 @@ def make(sheet, digest):
 
     began, path, folder = time.monotonic(), sheet.path, sheet.folder
     execute(sheet)
-    book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
+    book: Any = nbformat.read(folder / path.name, 4)
+    body = notebook.provenance(folder, path.stem)
+    assert body is not None
     if body["profile"] == "mini" and not sheet.differs:
         disk.write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
     disk.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
 
-def execute(sheet):
+def execute(sheet: Sheet) -> None:
     """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
@@ -158,7 +170,7 @@ def execute(sheet):
         raise Refused(f"the kernel died before its last cell; {see}")
 
 
-def shown_cells(cells):
+def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of an executed notebook without sections that show nothing.
 
     That is a text before a figure or a table that was not made, as where a run is lacking. Text
@@ -180,7 +192,7 @@ def shown_cells(cells):
     return kept
 
 
-def is_text(cell):
+def is_text(cell: Mapping[str, Any] | None) -> bool:
     """Return whether a cell is text or verdicts, which end a section; None is the end."""
     return (
         not cell
@@ -189,7 +201,7 @@ def is_text(cell):
     )
 
 
-def converted(path, book, body):
+def converted(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
@@ -199,7 +211,7 @@ def converted(path, book, body):
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
-    parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+    parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(body["profile"], notebook.title(path), body["differs"])
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
     page = exporter.from_notebook_node(book, around)[0]
@@ -208,7 +220,7 @@ def converted(path, book, body):
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
-def light(book, title, body):
+def light(book: Mapping[str, Any], title: str, body: Json) -> str:
     """Return a page in Markdown: the text of an executed notebook, and its outputs in Markdown.
 
     What the page answers stands first. What follows the verdicts is left out.

@@ -6,18 +6,22 @@ HTML and as Markdown.
 
 import html
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from lib.core.rows import Outcome
+from lib.core.rows import Outcome, Row
+from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.measure.claims import Setting, unlearned
-from lib.measure.stats import paired_difference
+from lib.measure.compare import Column
+from lib.measure.stats import Estimate, paired_difference
 from lib.page.seeds import pair
 from lib.papers import grids
 
@@ -28,7 +32,9 @@ PRINTED = ("published", "printed")  # A paper prints the numbers of these source
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
-def collect(rows, store=None, lost=None):
+def collect(
+    rows: Iterable[Row], store: Store | None = None, lost: Mapping[Spec, str] | None = None
+) -> pd.DataFrame:
     """Return a grid's rows with the results of their Specs, as a DataFrame.
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one for each
@@ -58,21 +64,21 @@ class Runs:
     profile: str  # It may be a reader's `Own`.
     page: str = ""  # Comparisons of this page have the seeds of its claims' cells.
 
-    def where(self, **labels):
+    def where(self, **labels: Any) -> "Runs":
         """Return the runs of the rows that have these labels."""
 
-        def chosen(frame):
+        def chosen(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
             return frame.loc[[labels.items() <= row.items() for row in rows]]
 
         return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
 
-    def at(self, profile):
+    def at(self, profile: str) -> pd.DataFrame:
         """Return the frame of a profile: of the page's own one, or of mini."""
         return self.own if str(profile) == str(self.profile) else self.recorded
 
     @property
-    def frames(self):
+    def frames(self) -> list[tuple[str, pd.DataFrame, str]]:
         """Return [(source, frame, profile)]: recorded runs, where there are any, then the page's
         own.
 
@@ -84,13 +90,13 @@ class Runs:
         return [(compare.source(frame, at), frame, at) for frame, at in found]
 
     @property
-    def rows(self):
+    def rows(self) -> str:
         """Return in words, for a caption, which rows the scores are of."""
         sources = ", ".join(source for source, *_ in self.frames)
         at = "base" if str(self.profile) == "base" else "mini"
         return f"on development rows and, at {at}, unseen rows of {LONG} words and more ({sources})"
 
-    def caption(self, published="", more=""):
+    def caption(self, published: str = "", more: str = "") -> str:
         """Return the caption of a table of mean scores.
 
         published: which scores are printed beside them: "test" or "development". more: the end of
@@ -100,7 +106,9 @@ class Runs:
         told = told or "Scores in points"
         return f"{told} {self.rows}, mean ± standard deviation (seeds){more}"
 
-    def by_task(self, columns=()):
+    def by_task(
+        self, columns: Sequence[Column] = ()
+    ) -> list[dict[Any, dict[tuple[str, str], str]]]:
         """Return the mean score of each task in points, as parts of a page's table.
 
         columns: the columns of the paper's table (lib.measure.compare.Column).
@@ -110,8 +118,12 @@ class Runs:
             for source, frame, at in self.frames
         ]
 
-    def points(self, columns=(), of=lambda points: points):
-        """Return one DataFrame of all scores in points (lib.measure.compare.points), with `source`.
+    def points(
+        self,
+        columns: Sequence[Column] = (),
+        of: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
+    ) -> pd.DataFrame:
+        """Return all scores in points (lib.measure.compare.points), with `source`.
 
         of: a function of the points of one source, such as lib.measure.compare.average.
         """
@@ -120,7 +132,13 @@ class Runs:
             for source, frame, at in self.frames
         )
 
-    def gaps(self, method, baseline, by="task", columns=()):
+    def gaps(
+        self,
+        method: str,
+        baseline: str,
+        by: str | list[str] = "task",
+        columns: Sequence[Column] = (),
+    ) -> dict[tuple[str, Any], Estimate]:
         """Return {(source, value of the column `by`): Estimate} of one model's score above
         another's.
 
@@ -138,11 +156,19 @@ class Runs:
                     found[source, value] = e
         return found
 
-    def compared(self, frame, method, baseline, metric_of, scale):
+    def compared(
+        self,
+        frame: pd.DataFrame,
+        method: str,
+        baseline: str,
+        metric_of: dict[str, tuple[Column, ...]],
+        scale: str,
+    ) -> Estimate | None:
         """Return the Estimate of one model's score above another's in a frame, or None."""
-        ours, theirs = (
+        both: Any = (
             frame[frame["model"] == model].to_dict("records") for model in (method, baseline)
         )
+        ours, theirs = both
         spared, region = [False, False], ()
         if found := pair(self.page, str(scale), ours, theirs):
             plan, turned = found
@@ -158,7 +184,7 @@ class Runs:
         pairs = compare.aligned(ours, theirs, metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
 
-    def above(self, method, columns=()):
+    def above(self, method: str, columns: Sequence[Column] = ()) -> dict[tuple[str, str], Estimate]:
         """Return {(source, "rival, 3/12, task"): Estimate} of a model's score above each other
         model's.
 
@@ -183,7 +209,7 @@ MARK = re.compile(
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 
-def escaped(text):
+def escaped(text: object) -> str:
     """Return a text on one line, in which Markdown and HTML find no mark of theirs but code.
 
     Texts come from data too: names of classes and of files, and errors that hold them.
@@ -191,7 +217,7 @@ def escaped(text):
     return BEGIN.sub(r"\\", cell(text))
 
 
-def cell(text):
+def cell(text: object) -> str:
     """Return a text as `escaped` does, for a cell of a table: nothing begins there."""
     text, found, at = " ".join(html.escape(str(text), quote=False).split()), [], 0
     for span in SPAN.finditer(text):
@@ -201,7 +227,7 @@ def cell(text):
     return "".join([*found, MARK.sub(r"\\\g<0>", text[at:])])
 
 
-def joined(names, between):
+def joined(names: Iterable[object], between: str) -> list[str]:
     """Return the names of rows or columns as text, with `between` between their levels."""
     return [
         between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
@@ -209,7 +235,7 @@ def joined(names, between):
     ]
 
 
-def seen(frame):
+def seen(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Return (a table as a page shows it, whether titles stand above sources in it).
 
     A column is (source, title), and the first word of a title is a task. Each measured column
@@ -218,13 +244,14 @@ def seen(frame):
     common, all printed columns stand first.
     """
 
-    def task(column):
+    def task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]
 
     if frame.columns.nlevels != 2:
         return frame, False
-    printed = [c for c in frame if re.split(r"\W", str(c[0]))[0] in PRINTED]
-    measured = [c for c in frame if c not in printed and not str(c[1]).endswith(compare.ALONE)]
+    columns: list[Any] = list(frame)
+    printed = [c for c in columns if re.split(r"\W", str(c[0]))[0] in PRINTED]
+    measured = [c for c in columns if c not in printed and not str(c[1]).endswith(compare.ALONE)]
     tasks = [task(c) for c in measured]
     common = [c for c in printed if task(c) in tasks]
     if not common:
@@ -233,7 +260,7 @@ def seen(frame):
     return frame[both], True
 
 
-def styled(text, name):
+def styled(text: pd.DataFrame, name: str) -> str:
     """Return a table of texts as HTML.
 
     Columns of words or sentences are flush left, and cells of numbers do not wrap.
@@ -242,7 +269,9 @@ def styled(text, name):
     """
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
     for axis in (0, 1):
-        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+        shown.format_index(escape="html", axis=axis)
+        # pyrefly: ignore[missing-attribute]  The stubs of pandas lack it.
+        shown.format_index_names(escape="html", axis=axis)
     words = text.apply(
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
@@ -250,13 +279,13 @@ def styled(text, name):
     return shown.set_table_styles([{"selector": each, "props": WORDS} for each in left]).to_html()
 
 
-def digits(value):
+def digits(value: object) -> str:
     """Return the text of a cell: a printed number as printed, a float with four digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
     return f"{value:.4g}" if plain else str(value)
 
 
-def markdown(frame):
+def markdown(frame: pd.DataFrame) -> str:
     """Return a table of texts as Markdown, the levels of its rows first.
 
     A level without a name has no title.
@@ -267,7 +296,7 @@ def markdown(frame):
     return "".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows)
 
 
-def compared(frame):
+def compared(frame: pd.DataFrame) -> pd.DataFrame:
     """Return what varies between the rows of a collected frame, as a table.
 
     It has the labels of the rows, the seeds whose runs are there, and the seeds whose runs are
