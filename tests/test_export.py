@@ -135,6 +135,7 @@ FIVE = {  # an export of each kind, and whether onnxruntime opens it too
     "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
     "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
     "MPNet": (lambda make: make(*OWN["ghosts of MPNet's maps"]), True),
+    "layer dropping": (lambda make: make("bert", [{"op": "layer_dropping", "layers": [1]}]), True),
 }
 ELSEWHERE = """
 import json, sys

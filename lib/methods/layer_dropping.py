@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lib.core.names import Refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,7 +29,7 @@ def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     """Remove all layers of a model but those with the numbers `layers`. Returns {"layers": how many
     stay}.
 
-    Raises Refused for a list that is empty, is not rising, or names a layer that the model does
+    Raises ValueError for a list that is empty, is not rising, or names a layer that the model does
     not have.
     """
     from torch import nn
@@ -39,6 +38,6 @@ def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     total = len(encoder.layer)
     if not layers or sorted(set(layers)) != layers or not 0 <= layers[0] <= layers[-1] < total:
         allowed = f"give numbers from 0 to {total - 1}, rising"
-        raise Refused(f"layer_dropping keeps the layers {layers}: {allowed}")
+        raise ValueError(f"layer_dropping keeps the layers {layers}: {allowed}")
     encoder.layer = nn.ModuleList(encoder.layer[i] for i in layers)
     return {"layers": len(layers)}
