@@ -12,6 +12,7 @@ import hashlib
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
 def _bundled() -> Digits:
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    digits: Any = load_digits()  # It is a Bunch; the package has no types.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
     rows = {"train": np.sort(order[_BUNDLED_TEST:]), "test": np.sort(order[:_BUNDLED_TEST])}
