@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lib.core import disk
 
 T = TypeVar("T")
 TOLD = disk.toml(Path(__file__).with_suffix(".toml"))
-SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
+SPECIAL, SINGULAR, PLURAL = map(TOLD.__getitem__, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ADJECTIVES = TOLD["adjectives"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
@@ -145,7 +145,9 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
     """
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     words = phrase(subject) if subject else []
-    words += _finite(p, (subject or gap).plural)
+    head = subject or gap
+    assert head is not None
+    words += _finite(p, head.plural)
     words += [Word("by", "IN")] if p.passive and other else []
     return words + (phrase(other) if other else [])
 
@@ -153,7 +155,8 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
 def question(p: Event, role: str) -> list[Word]:
     """Return the words that ask for the agent or the patient of the event `p`, as `role` says: "who
     chased the dog", "who was chased by the pig"."""
-    asked = replace(p, passive=role == "patient", **{role: None})
+    out: dict[str, Any] = {role: None}
+    asked = replace(p, passive=role == "patient", **out)
     return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
 
 
@@ -217,4 +220,5 @@ def sample_event(
 def about(rng: Random, event: Event) -> Event:
     """Return an event as that of a relative clause: its agent or its patient is left out, since the
     clause is about it."""
-    return replace(event, **{"patient" if event.passive else pick(rng, ROLES): None})
+    out: dict[str, Any] = {"patient" if event.passive else pick(rng, ROLES): None}
+    return replace(event, **out)

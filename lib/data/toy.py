@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def _events(rng: Random, count: int = 1) -> list[Event]:
     """Draw `count` events with an agent and a patient; no two of these nouns mean the same."""
     while True:
         found = [sample_event(rng, passive=True) for _ in range(count)]
-        nouns = [e.noun for p in found for e in (p.agent, p.patient)]
+        nouns = [e.noun for p in found for e in (p.agent, p.patient) if e]
         if not any(g.is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
             return found
 
@@ -99,6 +100,7 @@ def _renamed(rng: Random, p: Event, slot: str) -> Event:
     """Return the event `p` with a synonym for its agent or its verb, as `slot` says."""
     if slot == "verb":
         return replace(p, verb=pick(rng, g.SYNONYM[p.verb]))
+    assert p.agent is not None
     return replace(p, agent=replace(p.agent, noun=pick(rng, g.SYNONYM[p.agent.noun])))
 
 
@@ -145,8 +147,8 @@ def _attached(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """
     meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
-    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" would tell it.
-        [p] = _events(rng)
+    while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
+        [p] = _events(rng)  # "who" and "that" would tell it.
     said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
     slots = g.ROLES[:: pick(rng, (1, -1))]
     again = _affirmed(rng, p, meaning != "denied")
@@ -204,7 +206,7 @@ def _tense(rng: Random, label: int) -> Texts:
     return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
 
 
-MAKERS = {
+MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "CoLA": _well_formed,
     "RTE": _pair,
     "SQuAD1": _answered,
@@ -237,21 +239,22 @@ def _drawn(task: str, name: str, seen: set[str]) -> Split:
 
     Labels take turns, then the rows are shuffled.
     """
-    rng, found, span = random.Random(f"{SEED} {task} {name}"), {}, TASKS[task].span
+    rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
+    found: dict[Texts, tuple[float, Any]] = {}
     while len(found) < ROWS[task][name]:
         label = len(found) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
-    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.get)
+    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.__getitem__)
     a, *b = (list(column) for column in zip(*order, strict=True))
     y = np.array([found[texts][1] for texts in order], np.int64)
-    b, answers = b[0] if b else None, None
+    second, answers = b[0] if b else None, None
     if span:
-        places = zip(b, y.tolist(), strict=True)
+        places = zip(b[0], y.tolist(), strict=True)
         answers = [[passage[start:end]] if end > 0 else [] for passage, (start, end) in places]
-    return Split(a, b, y, np.arange(len(y)), answers)
+    return Split(a, second, y, np.arange(len(y)), answers)
 
 
 def corpus(sentences: int, seed: int) -> list[str]:
