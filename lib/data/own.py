@@ -122,8 +122,8 @@ def _chosen(place: str, rows: Table, wanted: list[str]) -> list[str]:
     label = next((name for name in there if name.lower() in LABELS), None)
     others = [name for name in there if name.lower() not in IGNORED and name != label]
     chosen = wanted or [*others, label or ""]
-    few = not wanted and label is None
-    if few or len(chosen) not in (2, 3) or any(there.count(n) > 1 for n in chosen):
+    unlabelled = not wanted and label is None
+    if unlabelled or len(chosen) not in (2, 3) or any(there.count(n) > 1 for n in chosen):
         found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
         expected = f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
         raise malformed(place, f"columns {found}", expected, fix)

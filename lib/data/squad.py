@@ -5,7 +5,6 @@ Blanks around a question are dropped. A passage stays as it is, since answers ar
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def _questions(path: Path) -> Iterator[Json]:
                 yield {"context": paragraph["context"], **question}
 
 
-def _answers(cell: Any) -> list[tuple[str, int]]:
+def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers in a cell, each a text and its first character.
 
     A cell of the hub is a dict with a list of texts and a list of places.
