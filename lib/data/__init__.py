@@ -430,6 +430,7 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     in_order = descriptor.get("in_order")
     order = np.arange(len(train)) if in_order else permuted(train)
     if told:
+        assert seed is not None
         order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
     first = len(train) - held if in_order else rows
     there["train"] = train.take(np.sort(order[:rows]))
