@@ -17,17 +17,23 @@ read by `lib.data.digits`.
 import hashlib
 import importlib
 import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused, known, stream
+from lib.core.types import Arrays, Json
 from lib.data import unseen as left
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,13 @@ class Task:
 
     name: str
     pair: bool
-    labels: tuple
-    metrics: tuple
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
     span: bool = False
-    scale: tuple = (0.0, 5.0)
+    scale: tuple[float, float] = (0.0, 5.0)
 
     @property
-    def outputs(self):
+    def outputs(self) -> int:
         """Return the width of the model's last layer: one output for each class, one for a score,
         two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
@@ -66,22 +72,22 @@ class Split:
       of the first answer in `b` and the one after its last; -1 and -1 where there is no answer.
     index: the number of each row in its source, int64 [N]. Predictions of two runs are matched by
       it.
-    answers: for spans, the list of all accepted texts of each row.
+    answers: for spans, all accepted texts of each row.
     """
 
-    a: list
-    b: list | None
+    a: list[str]
+    b: list[str] | None
     y: np.ndarray
     index: np.ndarray
-    answers: list | None = None
+    answers: list[list[str]] | None = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.a)
 
-    def take(self, rows):
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Split":
         """Return the Split of the rows at the positions `rows`, in their order."""
 
-        def pick(values):
+        def pick(values: list[Any] | None) -> Any:
             return values and [values[i] for i in rows]
 
         return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
@@ -100,7 +106,7 @@ TABLED = ("glue", "squad", "senteval")
 
 
 @cache
-def source(name):
+def source(name: str) -> ModuleType:
     """Return the module that reads a source. Raises Refused for an unknown name.
 
     The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A source with
@@ -111,17 +117,18 @@ def source(name):
     return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
 
 
-def tasks(name):
+def tasks(name: str) -> dict[str, Task]:
     """Return {name: Task} of a source other than `own`."""
     return source(name).SOURCES[name] if name in TABLED else source(name).TASKS
 
 
-def folder(name):
-    """Return the folder that a source reads, as a tuple: () for a source without a folder."""
-    return (paths.data_root() / FOLDERS[name],) if FOLDERS[name] else ()
+def folder(name: str) -> tuple[Path, ...]:
+    """Return the folder that a source reads; () for a source without a folder."""
+    own = FOLDERS[name]
+    return (paths.data_root() / own,) if own else ()
 
 
-def task(name, task_name):
+def task(name: str, task_name: str) -> Task:
     """Return the Task that a source has under a name. Raises Refused naming the nearest name.
 
     Only the source `own` opens its files for that.
@@ -132,17 +139,18 @@ def task(name, task_name):
     return tasks(name)[task_name]
 
 
-def described(descriptor):
+def described(descriptor: Json) -> Task:
     """Return the Task that a descriptor names."""
     return task(descriptor["source"], descriptor["task"])
 
 
 # ---- what is not at hand ----
-_absent, _look = None, True
+_absent: set[str] | None = None
+_look = True
 
 
 @contextmanager
-def planning(look=True):
+def planning(look: bool = True) -> Iterator[set[str]]:
     """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set of the keys
     of all that is absent.
 
@@ -156,7 +164,7 @@ def planning(look=True):
         _absent, _look = before
 
 
-def official_digests():
+def official_digests() -> Json:
     """Return {key: digest} of official rows, texts and weights (`data/digests.json`).
 
     With them committed records are found on a machine without the data.
@@ -166,11 +174,11 @@ def official_digests():
 
 
 @cache
-def _noted(path, _):
+def _noted(path: Path, _: int) -> Json:
     return disk.read_json(path, "take it from git")
 
 
-def at_hand_or_official(key, compute):
+def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
     """Return the digest that `compute` gives, or the official digest where the data are absent.
 
     key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there is no
@@ -190,13 +198,13 @@ def at_hand_or_official(key, compute):
 
 
 # ---- checkpoints ----
-def holding(name, file):
+def holding(name: str, file: str) -> Path | None:
     """Return the local folder of a checkpoint that contains `file`; None where there is none."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
-def locate(name):
+def locate(name: str) -> Path:
     """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways to get
     one."""
     if folder := holding(name, WEIGHTS):
@@ -206,7 +214,7 @@ def locate(name):
     raise Absent(f"{why}: {fix}")
 
 
-def weights(name):
+def weights(name: str) -> str:
     """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is absent.
 
     It is that of the weights. For a user's folder, named by its full path, it covers all files.
@@ -218,14 +226,14 @@ def weights(name):
     return disk.sha("".join(path.name + disk.digest(path) for path in every).encode())
 
 
-def checkpoint_digest(name):
+def checkpoint_digest(name: str) -> str:
     """Return the digest of a checkpoint's local weights, or the official one where it is
     absent."""
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
 # ---- descriptors ----
-def current(function):
+def current(function: F) -> F:
     """Cache a function of a source's name and a task's name; with `own`, while its files stay.
 
     A kernel lives on while its reader edits a file. Official rows are held to their digests.
@@ -233,16 +241,17 @@ def current(function):
     cached = cache(lambda _, *args: function(*args))
 
     @wraps(function)
-    def call(name, task_name, *args):
+    def call(name: str, task_name: str, *args: Any) -> Any:
         there = source(name).files(task_name) if name == "own" else ()
         return cached(tuple(map(disk.stamp, there)), name, task_name, *args)
 
-    call.cache_clear = cached.cache_clear
-    return call
+    kept: Any = call  # Checkers allow no attribute on a function.
+    kept.cache_clear = cached.cache_clear
+    return kept
 
 
 @current
-def splits(name, task_name):
+def splits(name: str, task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task.
 
     Raises FileNotFoundError where its files are absent, and ValueError with file and line where a
@@ -251,7 +260,7 @@ def splits(name, task_name):
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
-def one_split(name, task_name, wanted):
+def one_split(name: str, task_name: str, wanted: str) -> Split:
     """Return the split of a task with the name `wanted`. Raises FileNotFoundError where it is
     absent."""
     there = splits(name, task_name)
@@ -261,7 +270,9 @@ def one_split(name, task_name, wanted):
     return there[wanted]
 
 
-def digest(splits, labels=()):
+def digest(
+    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] | None = ()
+) -> str:
     """Return the digest of the rows of several splits, in order: 16 hex digits of a sha256.
 
     Test splits are left out, since only some sources have them. labels: the names of the classes,
@@ -275,14 +286,14 @@ def digest(splits, labels=()):
     return body.hexdigest()[:16]
 
 
-def of_rows(name, task_name):
+def of_rows(name: str, task_name: str) -> str:
     """Return the digest of a task's rows; for a user's file it covers the class names or the
     scale of the scores too."""
     own = task(name, task_name) if name == "own" else None
-    return digest(splits(name, task_name), own and (own.labels or own.scale))
+    return digest(splits(name, task_name), (own.labels or own.scale) if own else None)
 
 
-def at_hand(name, task_name):
+def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
     """Return (digest, names of the splits) of a task's local rows. Raises FileNotFoundError where
     they are absent.
 
@@ -296,16 +307,17 @@ def at_hand(name, task_name):
     found, absent = looked_for(name, task_name, *changed)
     if absent:
         raise Absent(absent)
+    assert found is not None
     return found
 
 
 @current
-def own_at_hand(name, task_name):
+def own_at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
     return of_rows(name, task_name), [*splits(name, task_name)]
 
 
 @cache
-def looked_for(name, task_name, *_):
+def looked_for(name: str, task_name: str, *_: object) -> tuple[tuple[str, list[str]] | None, str]:
     """Return (what `at_hand` returns, "") of a task's local rows, or (None, why they are absent).
 
     Digest and names are noted on disk until a file of the source or of this package changes:
@@ -313,7 +325,7 @@ def looked_for(name, task_name, *_):
     """
     there = [path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()]
 
-    def read():
+    def read() -> list[str]:
         return [of_rows(name, task_name), *splits(name, task_name)]
 
     try:
@@ -333,7 +345,7 @@ def describe(
     in_order: bool = False,
     words: int = 0,
     drawn: bool = False,
-) -> dict:
+) -> Json:
     """Return the descriptor of a task for a Spec. Where the data are absent its digests are the
     official ones; a run then stops in `load`.
 
@@ -355,18 +367,19 @@ def describe(
     task(name, task_name)
     found = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
     noted = told if found == told.get(key) else {}
-    body = {"source": name, "task": task_name, "digest": found, "rows": rows}
+    body: Json = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if drawn and in_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
     if unseen:
         if beside or task_name not in getattr(source(name), "UNSEEN", ()):
             least = rows and rows + held_out
-            beside = beside or least
-            if not beside or in_order or not (drawn or least and beside >= least):
-                given = f"unseen rows of {key} beside {beside}, of which {rows} are trained on"
+            first = beside or least
+            if not first or in_order or not (drawn or least and first >= least):
+                given = f"unseen rows of {key} beside {first}, of which {rows} are trained on"
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
                 raise Refused(f"{given} and {held_out} held out: {fix}")
+            beside = first
         place = [key, beside, unseen, *[words] * bool(words)]
         body["unseen"] = noted.get("/".join(map(str, place)))
         if not body["unseen"]:
@@ -374,11 +387,12 @@ def describe(
             own = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
             body["unseen"] = own | ({"words": words} if words else {})
     if drawn:
-        body["drawn"] = noted.get(pool_key(body))
-        if not body["drawn"]:
+        whole: Json | None = noted.get(pool_key(body))
+        if not whole:
             split = pool(*pool_of(body))
-            body["drawn"] = {"rows": len(split), "digest": digest({"pool": split})}
-        enough(key, body["drawn"]["rows"], rows or 0, held_out, "rows to draw from")
+            whole = {"rows": len(split), "digest": digest({"pool": split})}
+        body["drawn"] = whole
+        enough(key, whole["rows"], rows or 0, held_out, "rows to draw from")
     return {k: v for k, v in body.items() if v is not None}
 
 
@@ -392,7 +406,7 @@ def enough(key: str, there: int, rows: int, held_out: int, kind: str = "") -> No
         raise Refused(f"{asked}, which has {there}{f' {kind}' * bool(kind)}: ask for fewer")
 
 
-def load(descriptor: dict, seed: int | None = None) -> dict:
+def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as described,
     and the other splits of the source.
 
@@ -416,6 +430,7 @@ def load(descriptor: dict, seed: int | None = None) -> dict:
     in_order = descriptor.get("in_order")
     order = np.arange(len(train)) if in_order else permuted(train)
     if told:
+        assert seed is not None
         order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
     first = len(train) - held if in_order else rows
     there["train"] = train.take(np.sort(order[:rows]))
@@ -426,7 +441,7 @@ def load(descriptor: dict, seed: int | None = None) -> dict:
     return there
 
 
-def check(what, actual, wanted):
+def check(what: str, actual: str, wanted: str) -> None:
     """Raise Refused where the digest of local data is not the one that was described.
 
     what: the name of the data in the message. actual: their digest. wanted: the described one.
@@ -436,14 +451,14 @@ def check(what, actual, wanted):
         raise Refused(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
 
 
-def permuted(split):
+def permuted(split: Split) -> np.ndarray:
     """Return the order in which rows are drawn from a split: a fixed permutation [N]."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 # ---- unseen rows, and rows that share no text with them ----
 @current
-def unseen_positions(name: str, task_name: str, beside: int, count: int, words: int) -> list:
+def unseen_positions(name: str, task_name: str, beside: int, count: int, words: int) -> list[int]:
     """Return the positions of at most `count` unseen rows in the training set.
 
     They stand behind the first `beside` in the order of drawing, share no text with these, and have
@@ -451,7 +466,7 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
     """
     train = one_split(name, task_name, "train")
     order, lengths = permuted(train), left.words(train) if words else None
-    behind = [row for row in order[beside:] if not words or lengths[row] >= words]
+    behind = [row for row in order[beside:] if lengths is None or lengths[row] >= words]
     chosen = left.apart(train, order[:beside], behind, count)
     if not chosen:
         few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
@@ -460,7 +475,7 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
 
 
 @current
-def unseen_rows(name, task_name, beside, count, words=0):
+def unseen_rows(name: str, task_name: str, beside: int, count: int, words: int = 0) -> Split:
     """Return a Split of at most `count` unseen rows.
 
     With `beside` 0 they are the official ones of the source. Else they are training rows
@@ -473,7 +488,7 @@ def unseen_rows(name, task_name, beside, count, words=0):
     return one_split(name, task_name, "train").take(np.sort(chosen))
 
 
-def described_unseen(descriptor: dict) -> Split:
+def described_unseen(descriptor: Json) -> Split:
     """Return the unseen rows of a descriptor. Raises Refused where they have changed."""
     name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
     split = unseen_rows(name, task_name, told["beside"], told["rows"], told.get("words", 0))
@@ -481,14 +496,14 @@ def described_unseen(descriptor: dict) -> Split:
     return split
 
 
-def pool_of(descriptor: dict) -> tuple:
+def pool_of(descriptor: Json) -> tuple[Any, ...]:
     """Return the arguments of `pool` for a descriptor."""
     told = descriptor.get("unseen") or {}
     place = (told["beside"], told["rows"], told.get("words", 0)) if told.get("beside") else ()
     return descriptor["source"], descriptor["task"], *place
 
 
-def pool_key(descriptor: dict) -> str:
+def pool_key(descriptor: Json) -> str:
     """Return the key of a descriptor's pool in `data/digests.json`.
 
     It names the digest of the unseen rows where these are training rows.
@@ -513,7 +528,7 @@ def pool(name: str, task_name: str, beside: int = 0, count: int = 0, words: int 
     return train.take(np.array(left.apart(train, taken, rest, len(train)), int))
 
 
-def judging(descriptor):
+def judging(descriptor: Json) -> Arrays:
     """Return the arrays by which predictions for the unseen rows of a descriptor are judged
     (lib.data.unseen.judged).
 
@@ -528,8 +543,8 @@ def judging(descriptor):
     return left.judged(described_unseen(descriptor), one_split(name, task_name, "dev"), every)
 
 
-def packed(labels, scores):
-    """Return what a run keeps of its predictions for N unseen rows, as a dict of one array.
+def packed(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
+    """Return what a run keeps of its predictions for N unseen rows: one array.
 
     labels: the names of the C classes; () for a regression. scores: logits [N, C], or scores
     [N, 1]. Two classes are kept as one bit for each row, more as class codes; scores stay as they
@@ -543,7 +558,7 @@ def packed(labels, scores):
     return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
 
 
-def unpacked(arrays, count):
+def unpacked(arrays: Arrays, count: int) -> np.ndarray:
     """Return the classes or scores [N] that `packed` kept. count: the number N of rows."""
     [(kind, values)] = arrays.items()
     return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values

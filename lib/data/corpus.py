@@ -4,9 +4,14 @@ The paper gives only the length of a pair. In its code an article is one line, s
 one segment and begins one pair, whose second part is another document.
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from lib.core.names import Refused, stream
+from lib.data.tokens import Rows
+
+Ids = Sequence[int] | np.ndarray  # These are the token ids of one document.
 
 # Pairs are made for EPOCHS epochs. Later epochs use them again in turn.
 EPOCHS = 5
@@ -14,13 +19,19 @@ EPOCHS = 5
 SHORT = 0.1
 
 
-def pairs(documents, special, max_length, seed, epoch):
+def pairs(
+    documents: Sequence[Ids] | Rows,
+    special: tuple[int, int],
+    max_length: int,
+    seed: int,
+    epoch: int,
+) -> Iterator[dict[str, list[int]]]:
     """Yield the rows of one epoch in the order of the documents.
 
     A row is {"input_ids": [CLS] document [SEP] another document [SEP], "token_type_ids"} and has at
-    most `max_length` tokens. documents: the token ids of each document, as lists or as
-    lib.data.tokens.Rows. special: the ids of [CLS] and [SEP]. Raises Refused for fewer than two
-    documents, or where fewer than two tokens of text fit.
+    most `max_length` tokens. documents: the token ids of each document. special: the ids of [CLS]
+    and [SEP]. Raises Refused for fewer than two documents, or where fewer than two tokens of text
+    fit.
     """
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
@@ -36,7 +47,7 @@ def pairs(documents, special, max_length, seed, epoch):
         yield {"input_ids": [cls, *first, sep, *last, sep], "token_type_ids": kinds}
 
 
-def _fitted(first, last, room, rng):
+def _fitted(first: Ids, last: Ids, room: int, rng: np.random.Generator) -> Iterator[Ids]:
     """Yield two documents, cut to `room` tokens together.
 
     The longer one is cut first. A coin decides for each token whether it goes from the front or

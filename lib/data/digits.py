@@ -12,19 +12,23 @@ import hashlib
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lib.core.names import Absent, stream
+from lib.core.types import Json
 from lib.data import check
 from lib.data.lines import malformed
+
+Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # Each split has images and labels.
 
 # A fifth of scikit-learn's digits are test images.
 _BUNDLED_TEST = 360
 
 
 @cache
-def load(root, kind="files"):
+def load(root: Path | str, kind: str = "files") -> Digits:
     """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
 
     kind: "files" reads the folder `root`, "bundled" takes scikit-learn's digits. Raises
@@ -39,7 +43,7 @@ def load(root, kind="files"):
     return found
 
 
-def describe(root, kind):
+def describe(root: Path | str, kind: str) -> Json:
     """Return the descriptor for a Spec, {"kind", "digest"}. The digest covers images and labels."""
     body = hashlib.sha256()
     for images, labels in load(root, kind).values():
@@ -47,7 +51,7 @@ def describe(root, kind):
     return {"kind": kind, "digest": body.hexdigest()[:16]}
 
 
-def described(root, descriptor):
+def described(root: Path | str, descriptor: Json) -> Digits:
     """Return the digits of a descriptor, as `load` gives them. Raises Refused where the local
     digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
@@ -55,7 +59,7 @@ def described(root, descriptor):
     return load(root, kind)
 
 
-def _read(root, name, dimensions):
+def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
     """Return the values of an idx file as an array with so many dimensions.
 
     Such a file has a magic number and the length of each dimension, big-endian, then one byte for
@@ -74,10 +78,10 @@ def _read(root, name, dimensions):
         raise malformed(path, error, f"a whole idx file of {dimensions} dimension(s)") from None
 
 
-def _bundled():
+def _bundled() -> Digits:
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    digits: Any = load_digits()  # It is a Bunch; the package has no types.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
     rows = {"train": np.sort(order[_BUNDLED_TEST:]), "test": np.sort(order[:_BUNDLED_TEST])}

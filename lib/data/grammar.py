@@ -8,15 +8,18 @@ Random numbers come from `random.Random.random` alone, whose stream is the same 
 Python.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Any, NamedTuple, TypeVar
 
 from lib.core import disk
 
+T = TypeVar("T")
 TOLD = disk.toml(Path(__file__).with_suffix(".toml"))
-SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
+SPECIAL, SINGULAR, PLURAL = map(TOLD.__getitem__, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ADJECTIVES = TOLD["adjectives"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
@@ -39,13 +42,13 @@ SYNONYM = {
 }
 
 
-def is_a(word, other):
+def is_a(word: str, other: str) -> bool:
     """Return whether two nouns, or two verbs, mean the same."""
     return word == other or other in SYNONYM.get(word, ())
 
 
 @cache
-def vocabulary():
+def vocabulary() -> list[str]:
     """Return the special tokens in BERT's order, then every form of the lexicon, sorted."""
     words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *ADJECTIVES, *MANY, *MANY.values()}
     words.update(form for forms in VERB.values() for form in forms.values())
@@ -65,7 +68,7 @@ class Entity:
     plural: bool = False
     quantifier: str = "the"
     adjective: str = ""
-    place: tuple = ()
+    place: "tuple[str, Entity] | tuple[()]" = ()
     clause: "Event | None" = None
 
 
@@ -81,7 +84,7 @@ class Event:
     passive: bool = False
 
 
-def denial(event):
+def denial(event: Event) -> Event:
     return replace(event, positive=not event.positive)
 
 
@@ -94,7 +97,7 @@ class Word(NamedTuple):
     lemma: str = ""
 
 
-def text(words):
+def text(words: Iterable[Word]) -> str:
     """Return the text of a sentence; each article is "a" or "an" as the word behind it wants."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
@@ -104,7 +107,7 @@ def text(words):
     return " ".join(said)
 
 
-def phrase(e):
+def phrase(e: Entity) -> list[Word]:
     """Return the words of the entity `e`."""
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
@@ -118,7 +121,7 @@ def phrase(e):
     return words
 
 
-def _finite(p, many):
+def _finite(p: Event, many: bool) -> list[Word]:
     """Return the words of the verb of the event `p`: "chases", "did not chase", "was not chased".
 
     many: whether the subject is plural.
@@ -134,7 +137,7 @@ def _finite(p, many):
     return [Word(VERB[p.verb][tag], tag, p.verb)]
 
 
-def clause(p, gap=None):
+def clause(p: Event, gap: Entity | None = None) -> list[Word]:
     """Return the words of the event `p`. A passive event begins with its patient.
 
     gap: the entity that a relative clause is about, where the subject is left out. The verb agrees
@@ -142,29 +145,38 @@ def clause(p, gap=None):
     """
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     words = phrase(subject) if subject else []
-    words += _finite(p, (subject or gap).plural)
+    head = subject or gap
+    assert head is not None
+    words += _finite(p, head.plural)
     words += [Word("by", "IN")] if p.passive and other else []
     return words + (phrase(other) if other else [])
 
 
-def question(p, role):
+def question(p: Event, role: str) -> list[Word]:
     """Return the words that ask for the agent or the patient of the event `p`, as `role` says: "who
     chased the dog", "who was chased by the pig"."""
-    asked = replace(p, passive=role == "patient", **{role: None})
+    out: dict[str, Any] = {role: None}
+    asked = replace(p, passive=role == "patient", **out)
     return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
 
 
-def joined(clauses):
+def joined(clauses: Iterable[Iterable[Word]]) -> list[Word]:
     """Return the words of several clauses, joined by "but"."""
     return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
 # ---- drawing ----
-def pick(rng, options):
+def pick(rng: Random, options: Sequence[T]) -> T:
     return options[int(rng.random() * len(options))]
 
 
-def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
+def sample_entity(
+    rng: Random,
+    varied: bool = False,
+    adjective: float = 0.1,
+    place: float = 0.0,
+    clause: float = 0.0,
+) -> Entity:
     """Draw an Entity that is a person or an animal.
 
     varied: whether any quantifier is drawn; else it is "the". adjective, place, clause: the
@@ -182,7 +194,14 @@ def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
     return replace(e, clause=about(rng, sample_event(rng))) if roll < place + clause else e
 
 
-def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), **fields):
+def sample_event(
+    rng: Random,
+    verbs: Sequence[str] = TRANSITIVE,
+    agent: Entity | None = None,
+    varied: bool = False,
+    modifiers: Mapping[str, float] | tuple[()] = (),
+    **fields: bool,
+) -> Event:
     """Draw an Event with one of the verbs. A transitive verb gets a patient, whose noun means
     something else than that of the agent.
 
@@ -198,7 +217,8 @@ def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), 
     return Event(verb, agent, patient, **drawn | fields)
 
 
-def about(rng, event):
+def about(rng: Random, event: Event) -> Event:
     """Return an event as that of a relative clause: its agent or its patient is left out, since the
     clause is about it."""
-    return replace(event, **{"patient" if event.passive else pick(rng, ROLES): None})
+    out: dict[str, Any] = {"patient" if event.passive else pick(rng, ROLES): None}
+    return replace(event, **out)

@@ -1,23 +1,31 @@
 """This module reads text files by line, tables of several kinds, and data sets of the hub; its
 errors name the place and the fix.
 
-A table is a list of (place, cells), with the header line first where it has one. A place is the
-file with the number of the line or row, for errors. Only the hub needs the package `datasets`.
+A table has the header line first where it has one. A place is the file with the number of the line
+or row, for errors. Only the hub needs the package `datasets`.
 """
 
 import csv
 import json
 import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 from lib.core.disk import write
 from lib.core.names import Refused
+from lib.core.types import Json
 
+T = TypeVar("T")
+Table = list[tuple[str, list[Any]]]  # These are places and cells; a cell may be any JSON.
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 _BREAK = re.compile("[\t\r\n]")
 
 
-def malformed(place, fault, expected, fix="download the file again"):
+def malformed(
+    place: Path | str, fault: object, expected: str, fix: str = "download the file again"
+) -> Refused:
     """Return the Refused on the content of a file.
 
     place: the path, with the line where it is known. fault: what is wrong. expected: what is
@@ -26,12 +34,12 @@ def malformed(place, fault, expected, fix="download the file again"):
     return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
-def short(text):
+def short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 # ---- text ----
-def each_line(path):
+def each_line(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file one by one; the file may be larger than the memory. Raises
     ValueError where a byte is not UTF-8."""
     try:
@@ -43,7 +51,7 @@ def each_line(path):
         raise malformed(path, error, "UTF-8 text", fix) from None
 
 
-def read_lines(path):
+def read_lines(path: Path) -> list[str]:
     """Return the lines of a UTF-8 file with any kind of line end, without blank lines at its
     end."""
     lines = list(each_line(path))
@@ -52,7 +60,7 @@ def read_lines(path):
     return lines
 
 
-def cell_text(value, place):
+def cell_text(value: Any, place: str) -> str:
     """Return the value of a cell as text: "" for a missing value, a blank for each tab and line
     break.
 
@@ -60,12 +68,12 @@ def cell_text(value, place):
     and bytes.
     """
     text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
-    if isinstance(value, list | dict | bytes):
+    if isinstance(value, (list, dict, bytes)):
         raise malformed(place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row")
     return text
 
 
-def number(text, otherwise=None):
+def number(text: str, otherwise: T = None) -> float | T:
     """Return the number that a text spells, or `otherwise` where it spells none."""
     try:
         return float(text)
@@ -74,7 +82,7 @@ def number(text, otherwise=None):
 
 
 # ---- tables ----
-def table(path, kind=None):
+def table(path: Path, kind: str | None = None) -> Table:
     """Return the table in a file. Raises Refused with the file, and with the line where it is
     known.
 
@@ -95,7 +103,7 @@ def table(path, kind=None):
     return found
 
 
-def _csv(path):
+def _csv(path: Path) -> Table:
     lines = read_lines(path)
     between = max(",;\t|", key=lambda mark: len(next(csv.reader(lines[:1], delimiter=mark), [])))
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
@@ -105,7 +113,7 @@ def _csv(path):
         raise malformed(f"{path}:{reader.line_num}", error, "quoted cells", MEND) from None
 
 
-def parsed(path):
+def parsed(path: Path) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet file. Raises
     ValueError with the file."""
     kind, lines = path.suffix, [] if path.suffix == ".parquet" else read_lines(path)
@@ -121,7 +129,7 @@ def parsed(path):
         raise malformed(path, str(error).splitlines()[0], form, MEND) from None
 
 
-def _records(path):
+def _records(path: Path) -> Table:
     """Return the table of the objects in a file. The keys of the first object are its header."""
     rows = parsed(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -132,9 +140,8 @@ def _records(path):
 
 
 # ---- the hub ----
-def hub(name):
-    """Return {split: rows} of a data set of the hub; a row is a dict.
-
+def hub(name: str) -> dict[str, list[Json]]:
+    """Return {split: rows} of a data set of the hub.
     name: "owner/name" or "owner/name/part". Codes of classes are replaced by their names, and rows
     without a class are left out. Raises ConnectionError in one line where the hub gives nothing.
     """
@@ -142,6 +149,8 @@ def hub(name):
 
     parts, found = name.split("/"), {}
     try:
+        # A part of a data set is the only argument behind its name.
+        # pyrefly: ignore[bad-argument-type]
         there = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
     except Exception as error:  # The client's errors differ between versions and failures.
         fix = "check the network, or put its rows into a file by hand"
@@ -157,6 +166,6 @@ def hub(name):
     return found
 
 
-def write_rows(path, rows):
-    """Write rows, which are dicts, as a file of JSON lines."""
+def write_rows(path: Path, rows: Iterable[Json]) -> None:
+    """Write rows as a file of JSON lines."""
     write(path, "".join(f"{json.dumps(row)}\n" for row in rows))

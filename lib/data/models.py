@@ -20,7 +20,7 @@ HUB = disk.toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
-def fetch(name):
+def fetch(name: str) -> Path:
     """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the hub.
     Returns its folder.
 
@@ -55,7 +55,7 @@ def fetch(name):
     return target
 
 
-def _copy(source, target):
+def _copy(source: Path, target: Path) -> None:
     """Copy the files of a checkpoint into a folder, which is made where it is missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
@@ -63,7 +63,7 @@ def _copy(source, target):
             shutil.copy(path, target / path.name)
 
 
-def convert(source, target):
+def convert(source: Path, target: Path) -> None:
     """Write the tensors of a pickle as safetensors. The same pickle gives the same bytes.
 
     PyTorch's restricted unpickler reads it, which refuses code. Raises Refused where the pickle
@@ -82,7 +82,7 @@ def convert(source, target):
         raise Refused(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
 
 
-def _download(name, folder):
+def _download(name: str, folder: Path) -> Path:
     """Download a checkpoint from the hub, as safetensors or as a pickle, and return its folder.
     Raises OSError in one line."""
     from huggingface_hub import snapshot_download
@@ -96,7 +96,7 @@ def _download(name, folder):
     return folder
 
 
-def copy(name, expected, target):
+def copy(name: str, expected: str, target: Path) -> None:
     """Copy the files of a local checkpoint to the folder `target`.
 
     expected: the digest of the checkpoint in the Spec. Raises Refused where the checkpoint has

@@ -17,6 +17,7 @@ is its line, with the full path and all columns.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,8 +25,18 @@ import numpy as np
 
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused, known
-from lib.data import Task, read, squad
-from lib.data.lines import SUFFIXES, cell_text, hub, malformed, number, short, table, write_rows
+from lib.data import Split, Task, read, squad
+from lib.data.lines import (
+    SUFFIXES,
+    Table,
+    cell_text,
+    hub,
+    malformed,
+    number,
+    short,
+    table,
+    write_rows,
+)
 
 HUB = "hub:"
 # A file with one of these names holds the split.
@@ -41,18 +52,18 @@ LEAST, DEV, MOST_DEV = 40, 0.2, 1000
 SEED = 0
 
 
-def title(name):
+def title(name: str) -> str:
     """Return the title of a task in tables: the name of its file or folder."""
     place = Path(name.partition(": ")[0])
     return place.name + "/" * place.is_dir()
 
 
-def files(name):
+def files(name: str) -> list[Path]:
     """Return the paths of the files from which a task is read."""
     return list(_files(_place(name.partition(": ")[0])).values())
 
 
-def task(line):
+def task(line: str) -> Task:
     """Return the Task that a user's line means; the name of a task is such a line.
 
     A path may be relative to the working folder or to the project. Raises FileNotFoundError where
@@ -61,14 +72,14 @@ def task(line):
     return _read(line)[0]
 
 
-def load(name):
+def load(name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task, with the splits "train" and "dev", and "test" where its
     folder has such a file. Raises Refused with file and row where a row is malformed."""
     return dict(_read(name)[1])
 
 
 # ---- files ----
-def _files(place):
+def _files(place: str) -> dict[str, Path]:
     """Return {split name: Path} of one file or of the files in a folder. Raises FileNotFoundError
     where there is no training file."""
     path = Path(place)
@@ -81,7 +92,7 @@ def _files(place):
     return found
 
 
-def _fetched(place):
+def _fetched(place: str) -> Path:
     """Return the folder with the labelled rows of "hub:NAME", which are fetched once. Raises
     ValueError where the data set has no training rows."""
     name = place.removeprefix(HUB)
@@ -98,7 +109,7 @@ def _fetched(place):
 
 
 # ---- columns and labels ----
-def _chosen(place, rows, wanted):
+def _chosen(place: str, rows: Table, wanted: list[str]) -> list[str]:
     """Return the names of the text columns, then of the label column.
 
     place: the path of the data, for errors. rows: the training table. wanted: the columns that the
@@ -110,20 +121,21 @@ def _chosen(place, rows, wanted):
         known(f"column of {place}", name, there)
     label = next((name for name in there if name.lower() in LABELS), None)
     others = [name for name in there if name.lower() not in IGNORED and name != label]
-    wanted = wanted or [*others, label]
-    if None in wanted or len(wanted) not in (2, 3) or any(there.count(n) > 1 for n in wanted):
+    chosen = wanted or [*others, label or ""]
+    unlabelled = not wanted and label is None
+    if unlabelled or len(chosen) not in (2, 3) or any(there.count(n) > 1 for n in chosen):
         found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
         expected = f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
         raise malformed(place, f"columns {found}", expected, fix)
-    return wanted
+    return chosen
 
 
-def _place(place):
+def _place(place: str) -> str:
     """Return the full path of a line's file or folder; that of the hub is fetched first."""
     return str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
 
 
-def _read(line):
+def _read(line: str) -> tuple[Task, dict[str, Split]]:
     """Return what `_parsed` does. Files that have changed are read again in the same process."""
     place, _, columns = line.partition(": ")
     place = _place(place)
@@ -131,7 +143,7 @@ def _read(line):
 
 
 @lru_cache(8)
-def _parsed(place, columns, *_):
+def _parsed(place: str, columns: str, *_: object) -> tuple[Task, dict[str, Split]]:
     """Return (Task, {split name: Split}) of a user's files. Raises Refused where a row is
     malformed or where there are too few."""
     if not columns and (found := _questions(place)):
@@ -141,9 +153,9 @@ def _parsed(place, columns, *_):
         wanted = columns.split(", ") if columns else []
         *texts, label = chosen = _chosen(place, tables["train"], wanted)
         layout = {"texts": [[name] for name in texts], "label": [label]}
-        found = {split: read.rows(rows, layout) for split, rows in tables.items()}
-        labels, scale, code = _coded(place, label, sum(found.values(), []))
-        found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
+        lined = {split: read.rows(rows, layout) for split, rows in tables.items()}
+        labels, scale, code = _coded(place, label, sum(lined.values(), []))
+        found = {split: read.split_of(rows, labels, code) for split, rows in lined.items()}
         metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
         task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, scale=scale)
     if (count := len({*_texts(found["train"])})) < LEAST:
@@ -151,22 +163,24 @@ def _parsed(place, columns, *_):
     return task, found if "dev" in found else found | _drawn(found["train"])
 
 
-def _questions(place):
+def _questions(place: str) -> dict[str, Split] | None:
     """Return {split name: Split} of files in SQuAD's layout; None where a file is in another."""
     there = _files(place).items()
     if all(path.suffix == ".json" and '"paragraphs"' in path.read_text() for _, path in there):
         return {split: squad.split("SQuAD2", [path]) for split, path in there}
 
 
-def _texts(rows):
+def _texts(rows: Split) -> list[tuple[str, str]]:
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _coded(place, column, rows):
+def _coded(
+    place: str, column: str, rows: list[read.Row]
+) -> tuple[tuple[str, ...], tuple[float, float], Callable[[read.Row], float]]:
     """Return (class names, or () for scores; the scores that 0 and 5 stand for; f(row) -> class
     code or score).
 
-    place, column: the path and the label column, for errors. rows: the Rows of all splits. Raises
+    place, column: the path and the label column, for errors. rows: those of all splits. Raises
     ValueError with the row where a label among scores is no finite number, or where a class is
     called "nan". Raises it too where there are fewer than two different labels, or too many.
     """
@@ -187,16 +201,16 @@ def _coded(place, column, rows):
         kinds = f"2 to {MOST_CLASSES} classes, or numbers"
         raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
-        low, high = min(different), max(different)
+        low, high = min(numbers.values()), max(numbers.values())
         return (), (low, high), lambda row: 5 * (numbers[row.label] - low) / (high - low)
     names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
     return names, Task.scale, lambda row: names.index(row.label)
 
 
-def _drawn(rows):
-    """Divide one Split into {"train", "dev"}. Rows with the same texts go to the same side, and so
+def _drawn(rows: Split) -> dict[str, Split]:
+    """Divide rows into {"train", "dev"}. Rows with the same texts go to the same side, and so
     do all questions about one passage."""
-    texts = rows.b if rows.answers else _texts(rows)
+    texts = rows.b if rows.answers and rows.b else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))
     held = {different[i] for i in order[: max(1, min(MOST_DEV, round(DEV * len(different))))]}

@@ -11,6 +11,7 @@ are dropped. Labels of GLUE are names or digits.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +19,9 @@ import numpy as np
 
 from lib.core.disk import toml
 from lib.core.names import Absent, Refused, known
+from lib.core.types import Json
 from lib.data import Split, Task, squad
-from lib.data.lines import cell_text, hub, malformed, number, short, table, write_rows
+from lib.data.lines import Table, cell_text, hub, malformed, number, short, table, write_rows
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
 # Files with one of these words in their name stand in for an official one.
@@ -28,7 +30,7 @@ STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Json] = {
     name: {"source": source, "labels": tuple(map(str, range(row.get("classes", 0))))} | usual | row
     for source, usual in TABLE["usual"].items()
     for name, row in TABLE[source].items()
@@ -43,7 +45,7 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 # ---- files ----
-def _choices(official):
+def _choices(official: Path) -> list[Path]:
     """Return the files to read for an official one: the file itself, or that of the hub, or all
     stand-ins, or none."""
     for path in (official, official.with_suffix(".jsonl")):
@@ -53,8 +55,8 @@ def _choices(official):
     return sorted(path for name in names for path in official.parent.glob(name))
 
 
-def files(task, root):
-    """Return {split name: [Path, ...]} of the files that `load` reads. Raises FileNotFoundError
+def files(task: str, root: Path | str) -> dict[str, list[Path]]:
+    """Return {split name: files} of the files that `load` reads. Raises FileNotFoundError
     where there are none.
 
     A file that holds all splits stands under "all".
@@ -70,7 +72,7 @@ def files(task, root):
     return {split: chosen for split, chosen in found.items() if chosen}
 
 
-def fetch(task, root):
+def fetch(task: str, root: Path | str) -> Path:
     """Fetch a task from the hub and write a file of JSON lines for each split. Returns the folder.
 
     root: the folder of the task's source. Raises Refused for a task without a data set on the
@@ -93,12 +95,12 @@ class Row(NamedTuple):
     """A Row is one line of a table: its place for errors, its texts, its label, its first cell."""
 
     place: str
-    texts: list
+    texts: list[str]
     label: str
     first: str
 
 
-def load(task, root):
+def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {split name: Split} of a task. Raises FileNotFoundError where it has no file, and
     ValueError with file and line where a row is malformed."""
     there, layout = files(task, root), LAYOUTS[task]
@@ -119,14 +121,14 @@ def load(task, root):
     return {split: _official(found, layout) for split, found in parted.items()}
 
 
-def unseen(task, root):
+def unseen(task: str, root: Path | str) -> Split:
     """Return the Split of the official test rows of a task in UNSEEN, whose labels are public.
     Raises FileNotFoundError where they are absent."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
     return _official(rows(table(path, ".tsv"), layout), layout)
 
 
-def rows(table, layout):
+def rows(table: Table, layout: Json) -> list[Row]:
     """Return the Rows of a table, as lib.data.lines reads it. Raises Refused with the place of a
     malformed row.
 
@@ -134,8 +136,8 @@ def rows(table, layout):
     """
     (place, head), body = table[0], table[1:]
     head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
-    at = [next((head.index(name) for name in each if name in head), None) for each in names]
-    lacking = [each[0] for each, i in zip(names, at, strict=True) if i is None]
+    at = [next((head.index(name) for name in each if name in head), -1) for each in names]
+    lacking = [each[0] for each, i in zip(names, at, strict=True) if i < 0]
     width, more, torn = len(head), False, layout.get("torn", 0)
     if lacking and (bare := layout.get("bare")):
         at, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
@@ -162,7 +164,7 @@ def rows(table, layout):
     return found
 
 
-def split_of(rows, classes, code):
+def split_of(rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], float]) -> Split:
     """Return the Split of some Rows.
 
     classes: the class names, or () for scores. code: f(Row) -> class code or score.
@@ -172,7 +174,7 @@ def split_of(rows, classes, code):
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
-def _official(rows, layout):
+def _official(rows: list[Row], layout: Json) -> Split:
     """Return the Split of the Rows of an official task. Raises Refused with the place of a label
     that is not allowed.
 
@@ -182,7 +184,7 @@ def _official(rows, layout):
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
 
-    def code(row):
+    def code(row: Row) -> float:
         score = -1 if classes else number(row.label, -1)
         if row.label not in codes and not 0 <= score <= 5:
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"

@@ -7,19 +7,27 @@ can lie in several windows; an answer may begin at it only in the window with th
 around it. An answer is made of whole tokens. The module is free of torch.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lib.core.names import Refused
+from lib.data import Split
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)
 class Features:
     """Features are W windows over the N rows of a Split, in the order of the rows, left to right.
 
-    columns: the inputs of the model, {name: list of W int32 arrays}.
+    columns: the inputs of the model by name, W int32 arrays each.
     labels: the first and the last token of the answer, int64 [W, 2]; 0 and 0 where the window does
       not contain it.
     row: the position in the Split of the row of each window, [W].
@@ -29,21 +37,28 @@ class Features:
     fullest: W bool arrays [n], true where no other window has more context around the token.
     """
 
-    columns: dict
+    columns: dict[str, list[np.ndarray]]
     labels: np.ndarray
     row: np.ndarray
     first: np.ndarray
-    offsets: list
-    fullest: list
+    offsets: list[np.ndarray]
+    fullest: list[np.ndarray]
 
 
-def features(tokenizer, split, max_length, stride, max_query=64):
+def features(
+    tokenizer: PreTrainedTokenizerFast,
+    split: Split,
+    max_length: int,
+    stride: int,
+    max_query: int = 64,
+) -> Features:
     """Return the Features of a Split with spans.
 
     max_length: the largest number of tokens in a window. stride: the distance between the starts of
     two windows of a passage, in tokens. max_query: the number of tokens to which questions are cut.
     Token 0, [CLS], stands for no answer. Raises Refused where a question leaves no room.
     """
+    assert split.b is not None
     before, between, after, types = _form(tokenizer)
     plain = {"add_special_tokens": False, "verbose": False}  # Long passages cause no warning.
     questions = tokenizer(split.a, **plain)["input_ids"]
@@ -79,14 +94,22 @@ def features(tokenizer, split, max_length, stride, max_query=64):
     return Features(columns, *told, offsets, fullest)
 
 
-def texts(split, places):
+def texts(split: Split, places: np.ndarray) -> list[str]:
     """Return N texts of the passages of a Split, by their characters `places` [N, 2]: the first
     one, and the one after the last. -1 and -1 give the empty text."""
+    assert split.b is not None
     spans = zip(split.b, places.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
-def best_places(start_logits, end_logits, features, split, n_best=20, max_answer=30):
+def best_places(
+    start_logits: Sequence[np.ndarray] | np.ndarray,
+    end_logits: Sequence[np.ndarray] | np.ndarray,
+    features: Features,
+    split: Split,
+    n_best: int = 20,
+    max_answer: int = 30,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (best span of each row, int64 [N, 2]; by how much no answer scores better, float64
     [N]).
 
@@ -97,6 +120,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     ends. max_answer: the largest number of tokens in a span. Raises Refused for logits that are
     not numbers.
     """
+    assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
     told = features.columns["input_ids"], features.row, features.first, features.offsets
@@ -122,7 +146,7 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     return places, null - best
 
 
-def _top(logits, n_best, first, allowed):
+def _top(logits: np.ndarray, n_best: int, first: int, allowed: np.ndarray) -> np.ndarray:
     """Return the tokens of a window's passage that are allowed and among its `n_best`, best first.
 
     They are numbered from 0 within the passage. logits: of the window, [T]. first: the position of
@@ -133,7 +157,7 @@ def _top(logits, n_best, first, allowed):
     return places[allowed[places]]
 
 
-def _form(tokenizer):
+def _form(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int], list[int], list[int]]:
     """Return how a tokenizer writes a pair of texts: the special tokens before, between and after
     them, and the token types of both."""
     form = tokenizer("a", "a", return_token_type_ids=True)
@@ -144,7 +168,7 @@ def _form(tokenizer):
 
 
 @lru_cache(maxsize=10_000)
-def _windows(tokens, room, stride):
+def _windows(tokens: int, room: int, stride: int) -> list[tuple[int, int, np.ndarray]]:
     """Return the windows of a passage as [(first token, one after the last, fullest [n])].
 
     tokens: the length of the passage. room: the number of its tokens that fit into a window.

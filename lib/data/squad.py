@@ -3,13 +3,17 @@
 Blanks around a question are dropped. A passage stays as it is, since answers are places in it.
 """
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 import numpy as np
 
+from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import malformed, parsed
 
 
-def split(task, paths):
+def split(task: str, paths: Sequence[Path]) -> Split:
     """Return the Split of a task's files, which are read one after another.
 
     `a` has the questions and `b` the passages; `answers` is [] where a passage has no answer.
@@ -38,8 +42,8 @@ def split(task, paths):
     return Split(a, b, np.array(y, np.int64), np.arange(len(a)), accepted)
 
 
-def _questions(path):
-    """Yield each question of a file as a dict, with its passage under "context"."""
+def _questions(path: Path) -> Iterator[Json]:
+    """Yield each question of a file, with its passage under "context"."""
     whole = parsed(path)
     if path.suffix == ".jsonl":
         yield from whole
@@ -50,8 +54,8 @@ def _questions(path):
                 yield {"context": paragraph["context"], **question}
 
 
-def _answers(cell):
-    """Return the answers in a cell as [(text, first character), ...].
+def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
+    """Return the answers in a cell, each a text and its first character.
 
     A cell of the hub is a dict with a list of texts and a list of places.
     """

@@ -10,12 +10,16 @@ in turn. No text is kept in a run. The module is free of torch.
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
 
 from lib.core import paths
 from lib.core.disk import remembered
 from lib.core.names import Absent, Refused, known
+from lib.core.types import Json
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
 
@@ -25,7 +29,7 @@ from lib.data.lines import each_line
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
-def files(name):
+def files(name: str) -> list[Path]:
     """Return the files of a corpus, in the order of their names. Raises FileNotFoundError where it
     has none.
 
@@ -43,8 +47,8 @@ def files(name):
     return chosen
 
 
-def read(paths, most=None):
-    """Yield the documents of several files, each a list of paragraphs.
+def read(paths: Iterable[Path], most: int | None = None) -> Iterator[list[str]]:
+    """Yield the documents of several files as their paragraphs.
 
     The end of a file ends a document, and so do `most` paragraphs. Raises Refused where a file
     is not UTF-8.
@@ -59,8 +63,8 @@ def read(paths, most=None):
                 document = []
 
 
-def documents(name):
-    """Yield the documents of a corpus, lists of paragraphs. Corpora joined by "+" take turns."""
+def documents(name: str) -> Iterator[list[str]]:
+    """Yield the documents of a corpus. Corpora joined by "+" take turns."""
     if "+" in name:
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -70,14 +74,14 @@ def documents(name):
 
 
 @cache
-def first(name, count=None):
+def first(name: str, count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a corpus.
 
     count: how many of them are read; None reads all. The result is noted on disk until a file has
     another size or time.
     """
 
-    def read():
+    def read() -> list[int | str]:
         number, body = 0, hashlib.sha256()
         for document in islice(documents(name), count):
             number += 1
@@ -88,7 +92,7 @@ def first(name, count=None):
     return remembered(["text", name, count], files(name), read)
 
 
-def describe(name, count=None):
+def describe(name: str, count: int | None = None) -> Json:
     """Return the descriptor of the first `count` documents of a corpus for a Spec; None takes all.
 
     Where the corpus is absent, the digest is the official one, so that records are found.
@@ -98,7 +102,7 @@ def describe(name, count=None):
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
-def load(descriptor):
+def load(descriptor: Json) -> Iterator[list[str]]:
     """Return an iterator over the documents of a descriptor. Raises Refused where they have
     another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")

@@ -7,15 +7,26 @@ The key is a digest of everything that decides the ids. A folder that does not m
 or has another key than its name, is made again. The module is free of torch.
 """
 
+from __future__ import annotations
+
 from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from lib.core import disk, paths
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
-def vocabulary(tokenizer):
+T = TypeVar("T")
+Columns = dict[str, list[int]]  # These are the columns of one row.
+
+
+def vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
     """Return the digest of a tokenizer, which covers its rules and its words."""
     return disk.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
@@ -27,29 +38,31 @@ class Rows:
     the one where the last row ends.
     """
 
-    def __init__(self, ids, ends):
+    def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
         self.ids, self.ends = ids, ends
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.ends) - 1
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: int) -> np.ndarray:
         return self.ids[self.ends[row] : self.ends[row + 1]]
 
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         return np.diff(self.ends)
 
-    def used(self):
+    def used(self) -> np.ndarray:
         """Return the different ids in the rows, sorted."""
         return np.unique(self.ids)
 
 
-def kept(key, rows, columns):
+def kept(
+    key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
+) -> dict[str, Rows]:
     """Return {column: Rows} that are kept on disk under a key, and make them where they are
     missing.
 
-    rows: a function that yields one dict {column: list of ids} for each row; all lists of a row
-    have one length. Rows are written as they come. A reader never sees a part of them.
+    rows: all lists of a row have one length. Rows are written as they come. A reader never sees a
+    part of them.
     """
     folder = paths.runs_root() / ".tokens" / "ids" / key
     file = folder / f"{key}.ids"
@@ -65,7 +78,9 @@ def kept(key, rows, columns):
     return {name: Rows(ids[:, i], ends) for i, name in enumerate(columns)}
 
 
-def _write(folder, name, rows, columns):
+def _write(
+    folder: Path, name: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
+) -> None:
     ends = array("q", [0])
     with disk.whole(folder) as place:
         place.mkdir()
@@ -78,8 +93,8 @@ def _write(folder, name, rows, columns):
         disk.seal(place)
 
 
-def chunks(rows, size=1000):
-    """Yield the rows of an iterable as lists of up to `size` rows."""
+def chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
+    """Yield the rows in parts of up to `size` rows."""
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part

@@ -11,21 +11,26 @@ two texts share, is about as frequent under one label as under another.
 """
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from random import Random
+from typing import Any
 
 import numpy as np
 
 from lib.data import Split
 from lib.data import grammar as g
-from lib.data.grammar import Word, clause, denial, joined, phrase, pick, sample_event, text
+from lib.data.grammar import Event, Word, clause, denial, joined, phrase, pick, sample_event, text
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
+Words = list[Word]
+Texts = tuple[str, ...]
 
 
 # ---- a single sentence: is it well formed? ----
-def _order(rng, words):
+def _order(rng: Random, words: Words) -> Words | None:
     """Swap two neighbouring words: "the dog big slept", "the dog not did sleep". Returns None where
     both are verbs."""
     i = pick(rng, range(len(words) - 1))
@@ -37,7 +42,7 @@ AUXILIARIES = {"does": "do", "do": "does", "is": "are", "are": "is", "was": "wer
 TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
-def _misfit(rng, word):
+def _misfit(rng: Random, word: Word) -> str | None:
     """Return another form of a word, which does not fit in its place; None where every form may."""
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:  # The first quantifier is "the", which fits every noun.
@@ -47,7 +52,7 @@ def _misfit(rng, word):
     return AUXILIARIES.get(word.text)
 
 
-def _form(rng, words):
+def _form(rng: Random, words: Words) -> Words | None:
     """Give one word a form that does not fit: "the dogs near the park sleeps", "every dogs slept",
     "the dog did not slept". Returns None where no word has one."""
     wrong = [(i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))]
@@ -56,7 +61,7 @@ def _form(rng, words):
         return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
-def _valency(rng, words):
+def _valency(rng: Random, words: Words) -> Words:
     """Take a verb that wants an object where there is none, or the other way round: "the dog
     chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
@@ -68,7 +73,9 @@ def _valency(rng, words):
 FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
 
 
-def _well_formed(rng, label, faults=FAULTS):
+def _well_formed(
+    rng: Random, label: int, faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS
+) -> Texts:
     """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault (label 0)."""
     while True:
         verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
@@ -80,23 +87,24 @@ def _well_formed(rng, label, faults=FAULTS):
 
 
 # ---- a pair: do both texts say the same? ----
-def _events(rng, count=1):
+def _events(rng: Random, count: int = 1) -> list[Event]:
     """Draw `count` events with an agent and a patient; no two of these nouns mean the same."""
     while True:
         found = [sample_event(rng, passive=True) for _ in range(count)]
-        nouns = [e.noun for p in found for e in (p.agent, p.patient)]
+        nouns = [e.noun for p in found for e in (p.agent, p.patient) if e]
         if not any(g.is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
             return found
 
 
-def _renamed(rng, p, slot):
+def _renamed(rng: Random, p: Event, slot: str) -> Event:
     """Return the event `p` with a synonym for its agent or its verb, as `slot` says."""
     if slot == "verb":
         return replace(p, verb=pick(rng, g.SYNONYM[p.verb]))
+    assert p.agent is not None
     return replace(p, agent=replace(p.agent, noun=pick(rng, g.SYNONYM[p.agent.noun])))
 
 
-def _restated(rng, p, count):
+def _restated(rng: Random, p: Event, count: int) -> Event:
     """Return the event `p` with synonyms for its agent, its verb, both or none: `count` of the
     two."""
     slots = ["agent", "verb"]
@@ -105,7 +113,7 @@ def _restated(rng, p, count):
     return p
 
 
-def _affirmed(rng, p, same):
+def _affirmed(rng: Random, p: Event, same: bool) -> Event:
     """Return the event `p` in other words where `same` is true, or else its denial.
 
     A denial has one more word, "not". To make up for it, an affirmation has half a synonym more on
@@ -115,7 +123,7 @@ def _affirmed(rng, p, same):
     return q if same else denial(q)
 
 
-def _plain(rng, same):
+def _plain(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other).
 
     The other text says the same where `same` is true, else it denies each event. A text has one
@@ -130,7 +138,7 @@ def _plain(rng, same):
     return said, again if same else [denial(p) for p in again]
 
 
-def _attached(rng, same):
+def _attached(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other), each with a relative clause: "the dog that
     slept was seen by the pig".
 
@@ -139,28 +147,28 @@ def _attached(rng, same):
     """
     meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
-    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" would tell it.
-        [p] = _events(rng)
+    while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
+        [p] = _events(rng)  # "who" and "that" would tell it.
     said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
     slots = g.ROLES[:: pick(rng, (1, -1))]
     again = _affirmed(rng, p, meaning != "denied")
     return [_on(p, slots[0], said)], [_on(again, slots[meaning == "other"], said)]
 
 
-def _on(p, slot, inner):
+def _on(p: Event, slot: str, inner: Event) -> Event:
     """Return the event `p` with the event `inner` as a relative clause about its agent or patient,
     as `slot` says."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
-def _pair(rng, label):
+def _pair(rng: Random, label: int) -> Texts:
     """Return a row of RTE's twin: two texts that say the same (label 0), or do not (label 1)."""
     both = pick(rng, (_plain, _plain, _attached))(rng, label == 0)
     return tuple(text(joined(map(clause, events))) for events in both)
 
 
 # ---- a question about a passage: who did it to the second, or to whom did they? ----
-def _answered(rng, label):
+def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     """Return a row of SQuAD's twins: question, passage, and the place of the answer, (first
     character, one after the last), (-1, -1) for none.
 
@@ -188,7 +196,7 @@ def _answered(rng, label):
 
 
 # ---- probing ----
-def _tense(rng, label):
+def _tense(rng: Random, label: int) -> Texts:
     """Return a row of Tense's twin: the main clause is in the past (label 0) or in the present
     (label 1), and a relative clause is in the other tense."""
     p, inner = (
@@ -198,7 +206,7 @@ def _tense(rng, label):
     return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
 
 
-MAKERS = {
+MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "CoLA": _well_formed,
     "RTE": _pair,
     "SQuAD1": _answered,
@@ -215,7 +223,7 @@ JUDGED = 2000
 
 # ---- splits ----
 @cache
-def load(task):
+def load(task: str) -> dict[str, Split]:
     """Return {split name: Split} of a twin.
 
     All labels are equally frequent. No text of an evaluation split occurs in the training set.
@@ -225,30 +233,31 @@ def load(task):
     return {name: found[name] for name in names}
 
 
-def _drawn(task, name, seen):
-    """Generate the split `name` of a task. Its texts are none of the set `seen`, and are added to
+def _drawn(task: str, name: str, seen: set[str]) -> Split:
+    """Generate the split `name` of a task. Its texts are none of `seen`, and are added to
     it.
 
     Labels take turns, then the rows are shuffled.
     """
-    rng, found, span = random.Random(f"{SEED} {task} {name}"), {}, TASKS[task].span
+    rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
+    found: dict[Texts, tuple[float, Any]] = {}
     while len(found) < ROWS[task][name]:
         label = len(found) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
-    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.get)
+    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.__getitem__)
     a, *b = (list(column) for column in zip(*order, strict=True))
     y = np.array([found[texts][1] for texts in order], np.int64)
-    b, answers = b[0] if b else None, None
+    second, answers = b[0] if b else None, None
     if span:
-        places = zip(b, y.tolist(), strict=True)
+        places = zip(b[0], y.tolist(), strict=True)
         answers = [[passage[start:end]] if end > 0 else [] for passage, (start, end) in places]
-    return Split(a, b, y, np.arange(len(y)), answers)
+    return Split(a, second, y, np.arange(len(y)), answers)
 
 
-def corpus(sentences, seed):
+def corpus(sentences: int, seed: int) -> list[str]:
     """Return passages of two sentences each for pre-training, about `sentences` sentences in all.
 
     A passage has two good sentences, or says one meaning twice.

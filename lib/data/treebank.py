@@ -23,14 +23,18 @@ the classes are equally frequent. A task asks about a sentence at most once; its
 blanks. What is drawn for a sentence depends on its text alone.
 """
 
+from __future__ import annotations
+
 import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,6 +42,11 @@ from lib.core.names import Absent, Refused
 from lib.data import Split
 from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Form = tuple[str, str, str]  # These are a word, its part of speech, and its features.
 
 # Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a tenth.
 LENGTHS = range(5, 41)
@@ -71,12 +80,12 @@ class Sentence(NamedTuple):
     position of the head of each word, -1 for the root. relations: names without subtypes.
     """
 
-    words: tuple
-    lemmas: tuple
-    kinds: tuple
-    features: tuple
-    heads: tuple
-    relations: tuple
+    words: tuple[str, ...]
+    lemmas: tuple[str, ...]
+    kinds: tuple[str, ...]
+    features: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
     document: str
 
 
@@ -89,12 +98,12 @@ class Row(NamedTuple):
 
     label: str
     key: str
-    words: list
+    words: list[str]
     stratum: int = 0
 
 
 # ---- CoNLL-U ----
-def read(path):
+def read(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
     Lines of multiword tokens and of empty nodes are passed over; the words of a multiword token
@@ -119,9 +128,9 @@ def read(path):
     return found
 
 
-def _sentence(rows, document):
-    """Return the Sentence of some rows of a file, which are lists of cells. Raises Refused or
-    IndexError where they are no tree."""
+def _sentence(rows: list[list[str]], document: str) -> Sentence:
+    """Return the Sentence of some rows of a file. Raises Refused or IndexError where they are no
+    tree."""
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
     heads = tuple(int(head) - 1 for head in heads)
     lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
@@ -133,7 +142,7 @@ def _sentence(rows, document):
     return s
 
 
-def above(s, i):
+def above(s: Sentence, i: int) -> list[int]:
     """Return the positions of the word `i` and of all words above it, up to the root.
 
     Where heads form a circle, more positions are returned than the sentence has words.
@@ -144,18 +153,20 @@ def above(s, i):
     return found
 
 
-def depths(s):
+def depths(s: Sentence) -> list[int]:
     """Return the number of steps from each word up to the root."""
     return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
 # ---- what a tree says ----
-def _feature(sentence, i, name):
+def _feature(sentence: Sentence, i: int, name: str) -> str | None:
     found = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
     return found and found.group(1)
 
 
-def _asked(sentence, kind, values, main):
+def _asked(
+    sentence: Sentence, kind: str, values: Mapping[int, str | None], main: Callable[[int], bool]
+) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about; None where there is none.
 
     kind: the part of speech of the word. values: {position of a word: its tense or number}. main:
@@ -167,10 +178,11 @@ def _asked(sentence, kind, values, main):
     if words and not found and len(set(values.values())) == 1:
         level = depths(sentence)
         found = [min(words, key=level.__getitem__)]
-    return (_NAMES[values[found[0]]], sentence.lemmas[found[0]]) if found else None
+    value = values[found[0]] if found else None
+    return (_NAMES[value], sentence.lemmas[found[0]]) if value else None
 
 
-def tense(s):
+def tense(s: Sentence) -> tuple[str, str] | None:
     """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or of another
     clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
@@ -178,7 +190,7 @@ def tense(s):
     return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
 
 
-def number(s, relation):
+def number(s: Sentence, relation: str) -> tuple[str, str] | None:
     """Return ("NN" or "NNS", lemma) of the subject or object of the main clause, a common noun, or
     of that of another clause where all agree. Returns None where there is none.
 
@@ -190,14 +202,14 @@ def number(s, relation):
     return _asked(s, "NOUN", values, lambda i: s.heads[s.heads[i]] == -1 != s.heads[i])
 
 
-def shape(s):
+def shape(s: Sentence) -> str:
     """Return the order of the root and its clause-level dependents, such as "nsubj root obj"."""
     root = s.heads.index(-1)
     names = {i: name for i, name in enumerate(s.relations) if s.heads[i] == root and name in _SHAPE}
     return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
 
 
-def inverted(s):
+def inverted(s: Sentence) -> tuple[list[str], int] | None:
     """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ." becomes
     "She stayed , but he left .".
 
@@ -231,7 +243,7 @@ def inverted(s):
 class _World:
     """A _World has the pooled sentences of a treebank, and what the tasks take from all of them."""
 
-    def __init__(self, root):
+    def __init__(self, root: Path) -> None:
         pooled = {}
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
@@ -257,11 +269,11 @@ class _World:
             if self.times[form] in _ODD:
                 self.peers[self._like(form)].append((form[0], lemma))
 
-    def _like(self, form):
+    def _like(self, form: Form) -> tuple[str, str, int]:
         # Counts with the same bit length differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
-    def row(self, task, s, rng):
+    def row(self, task: str, s: Sentence, rng: Random) -> Row | None:
         """Return the Row of a sentence in a task; None where the task cannot ask about it."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
@@ -281,12 +293,13 @@ class _World:
             return self._odd(s, words, rng)
         if task == "CoordinationInversion":  # The stratum tells which clause is longer.
             found, longer = inverted(s) or (None, 0)
-            words, stratum = (found, -longer) if label == "I" else (words, longer)
-            return found and Row(label, s.document, words, stratum)
+            if found and label == "I":
+                words, longer = found, -longer
+            return Row(label, s.document, words, longer) if found else None
         found = tense(s) if task == "Tense" else number(s, _RELATION[task])
         return found and Row(*found, words)
 
-    def _odd(self, s, words, rng):
+    def _odd(self, s: Sentence, words: list[str], rng: Random) -> Row | None:
         forms = [each for each in _forms(s) if self.times[each[0]] in _ODD]
         if not forms:
             return None
@@ -302,7 +315,7 @@ class _World:
         return Row(label, lemma, words)
 
 
-def _shifted(s, words, label, rng):
+def _shifted(s: Sentence, words: list[str], label: str, rng: Random) -> Row | None:
     free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]]
@@ -314,8 +327,8 @@ def _shifted(s, words, label, rng):
     return Row(label, s.document, words)
 
 
-def _forms(s):
-    """Yield ((word, part of speech, features), position) of the nouns and verbs in lower case."""
+def _forms(s: Sentence) -> Iterator[tuple[Form, int]]:
+    """Yield the nouns and verbs in lower case, each with its position."""
     for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, s.features[i]), i
@@ -325,12 +338,12 @@ def _forms(s):
 UNSEEN = tuple(TASKS)
 
 
-def unseen(task, root):
+def unseen(task: str, root: Path | str) -> Split:
     """Return the Split of a task's test rows, on which no run trains or selects."""
     return load(task, root)["test"]
 
 
-def load(task, root):
+def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the number of its
     sentence in the pooled files.
 
@@ -360,13 +373,13 @@ def load(task, root):
             few = f"{root}: no {part} rows of every class of {task} in {len(found)} sentences"
             raise Refused(f"{few}; fix: use a larger treebank")
         y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
+        # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
         splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits
 
 
-def _parts(rows, by_label):
-    """Return {key: split name} for the keys of some rows, a frame.
-
+def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
+    """Return {key: split name} for the keys of some rows.
     by_label: whether the rows of each label are divided on their own. A frequent key goes to the
     training set; it would be too large a part of a small split.
     """

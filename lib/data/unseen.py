@@ -13,56 +13,73 @@ phrases: their median is 6 words, that of a development sentence 19. Differences
 longer ones they are about 0.9 as large (page data_t02_mini_protocol). The module is free of torch.
 """
 
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
+from lib.core.types import Arrays
+
+Text = tuple[str, ...]  # These are the words of a text.
 # Two rows share text where they have WORDS words in a row in common.
 WORDS = 4
 # An unseen row counts in scores where it has at least LONG words.
 LONG = 9
 
 
-def texts(split, row):
-    """Return the texts of one row of a Split as a list of tuples of words."""
+class _Split(Protocol):
+    """A _Split is a Split of lib.data, which imports this module."""
+
+    @property
+    def a(self) -> list[str]: ...
+    @property
+    def b(self) -> list[str] | None: ...
+    @property
+    def y(self) -> np.ndarray: ...
+    def __len__(self) -> int: ...
+    def take(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
+
+
+def texts(split: _Split, row: int) -> list[Text]:
+    """Return the texts of one row of a Split, each as its words."""
     return [tuple(each[row].lower().split()) for each in (split.a, split.b) if each]
 
 
-def words(split):
+def words(split: _Split) -> np.ndarray:
     """Return the number of words in each row of a Split, [N], both texts of a pair together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
-def parts(text, *sizes):
+def parts(text: Text, *sizes: int) -> list[Text]:
     """Return the parts of a text that have one of the sizes, in words in a row."""
     return [part for size in sizes for part in zip(*(text[i:] for i in range(size)), strict=False)]
 
 
-def marks(text):
+def marks(text: Text) -> list[Text]:
     """Return the parts by which a text is compared: all that have four words, or a shorter text as
     a whole."""
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def short(every):
-    """Return the set of the texts that have fewer than WORDS words."""
+def short(every: Iterable[Text]) -> set[Text]:
+    """Return the texts that have fewer than WORDS words."""
     return {text for text in every if len(text) < WORDS}
 
 
-def within(text, whole):
-    """Return the parts of a text that are, as a whole, one of the short texts in the set
-    `whole`."""
+def within(text: Text, whole: set[Text]) -> list[Text]:
+    """Return the parts of a text that are, as a whole, one of the short texts `whole`."""
     return [part for part in parts(text, *range(1, WORDS)) if part in whole]
 
 
-def apart(split, taken, rest, count):
+def apart(split: _Split, taken: Iterable[int], rest: Iterable[int], count: int) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`, or fewer
     where there are no more. Rows are given and returned as positions in the Split."""
     found = [text for row in taken for text in texts(split, row)]
     there = {part for text in found for part in parts(text, *range(1, WORDS + 1))}
     whole = short(found)
 
-    def shares(text):
+    def shares(text: Text) -> bool:
         few = len(text) < WORDS
         return not there.isdisjoint(marks(text)) or (few and bool(within(text, whole)))
 
@@ -70,7 +87,7 @@ def apart(split, taken, rest, count):
     return list(islice(new, count))
 
 
-def clusters(*splits, whole=False):
+def clusters(*splits: _Split, whole: bool = False) -> np.ndarray:
     """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
 
     Rows that share text are in one cluster, and so are rows that a chain of such rows links. whole:
@@ -78,9 +95,10 @@ def clusters(*splits, whole=False):
     """
     found = [texts(split, row) for split in splits for row in range(len(split))]
     few = short(text for each in found for text in each)
-    parent, first = list(range(len(found))), {}
+    parent = list(range(len(found)))
+    first: dict[Text, int] = {}
 
-    def root(row):
+    def root(row: int) -> int:
         while parent[row] != row:
             parent[row] = row = parent[parent[row]]
         return row
@@ -92,7 +110,7 @@ def clusters(*splits, whole=False):
     return np.unique([root(row) for row in range(len(found))], return_inverse=True)[1]
 
 
-def judged(split, dev, train=None):
+def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     """Return the arrays by which N unseen rows are judged, beside D development rows.
 
     split, dev: the Splits of the unseen and of the development rows. train: the Split of the
@@ -100,7 +118,7 @@ def judged(split, dev, train=None):
     count. Returns {"labels" [N], "judged": the positions of the K rows that count, "cluster"
     [D + K], "words": the number of words [D + N]}, with development rows first.
     """
-    seen = {text for row in range(len(train or ())) for text in texts(train, row)}
+    seen = {text for row in range(len(train)) for text in texts(train, row)} if train else set()
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
     kept = np.flatnonzero(new & (words(split) >= LONG))
     cluster = clusters(dev, split.take(kept), whole=train is not None)
