@@ -27,7 +27,7 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # Weights of these types can be opened in float32.
-PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
+PLAIN: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
 def headed(
@@ -123,6 +123,7 @@ def opening(what: str, folder: str | Path) -> Iterator[None]:
 def words(folder: str | Path) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a folder. Raises Refused naming the folder."""
     with opening("tokenizer", folder):
+        # pyrefly: ignore[bad-return]  It raises where it finds none.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -140,6 +141,7 @@ def fitting(
     """
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
+        # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
         model, found = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.

@@ -51,6 +51,7 @@ def emptied(
     stay[0] |= not stay.any()
     gone = (~stay).repeat_interleave(size)
     if gone.any():
+        # pyrefly: ignore[bad-assignment]  In place a Parameter stays one.
         outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
     return stay.nonzero().flatten().tolist()
 

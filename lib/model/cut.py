@@ -26,10 +26,10 @@ def cut(
     Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2 without. The parts
     that stay are sorted by falling importance, so that a fold has parts of similar importance.
 
-    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores the first parts
-    stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"] keeps
-    all A heads of the output projection, ["v", "o"] those of the values too, kept heads first. The
-    model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
+    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores the first
+    parts stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"]
+    keeps all A heads of the output projection, ["v", "o"] those of the values too, kept heads
+    first. The model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
 
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
     Raises Refused where M is not in 1..A, and where scores have another shape.
@@ -76,6 +76,7 @@ def narrow(
     """
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
+        # pyrefly: ignore[bad-index]  Where `whole` names a part, `every` is a tensor.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (heads, every if whole else heads)
     )
@@ -154,6 +155,7 @@ class Thin(nn.Linear):
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
         self.rows, self.columns = rows, columns  # A loader would leave buffers empty.
 
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.columns is not None:
             x = x.index_select(-1, self.columns.to(x.device))

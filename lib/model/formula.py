@@ -36,9 +36,7 @@ class Operation:
 
     operands: int
     numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.
-    torch: Callable[
-        ..., Any
-    ]  # It takes the module torch, then tensors, as this file is free of torch.
+    torch: Callable[..., Any]  # It takes the module torch, then tensors; this file is free of it.
     padding: float = 0.0  # As one of two operands, this value leaves the other one as it is.
 
 

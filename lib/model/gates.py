@@ -41,6 +41,7 @@ class Gated(nn.Linear):
         self.alphas, self.sides = [alphas], sides
         self.train(linear.training)
 
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.weight, self.bias
         for side, (kind, columns) in self.sides.items():
@@ -88,6 +89,7 @@ def detach(model: nn.Module) -> None:
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
+                # pyrefly: ignore[bad-argument-type]  torch has Tensor for the Parameter of a Linear.
                 layer.set_submodule(path, linear(part.weight, part.bias).train(part.training))
         del layer.gates
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]

@@ -104,6 +104,7 @@ class Masked(torch.autograd.Function):
         return weight.clone() if mask is None else weight * mask
 
     @staticmethod
+    # pyrefly: ignore[bad-override]  torch has any number of gradients.
     def backward(
         ctx: Any, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:

@@ -102,7 +102,8 @@ class LayerMix(nn.Module):
             real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
             return lambda _, state: standardised(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
-        rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
+        squares: Any = sum((state - mean).square() for state in states)
+        rate = (squares / len(states) + EPS).rsqrt()
         if self.norm == "layers":
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]

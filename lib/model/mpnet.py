@@ -59,7 +59,8 @@ class SelfAttention(nn.Module):
         )
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
-        name, rate = self.config._attn_implementation, self.dropout.p if self.training else 0.0
+        name: Any = self.config._attn_implementation
+        rate = self.dropout.p if self.training else 0.0
         run = ALL_ATTENTION_FUNCTIONS.get_interface(name, attend)
         more = {"dropout": rate, "position_bias": position_bias}
         context, maps = run(self, query, key, value, attention_mask, **more)
@@ -101,6 +102,7 @@ class Attention(nn.Module):
 class Encoder(MPNetEncoder):
     """An Encoder makes the bias once for all rows of a batch."""
 
+    # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, x: torch.Tensor, **_: Any) -> torch.Tensor:
         """Return the bias [1, A, T, T] for states [B, T, H]."""
         places = torch.arange(x.shape[1], device=x.device)
@@ -120,7 +122,8 @@ def arrange(model: Model) -> Model:
         config: Any = model.config
         config._attn_implementation = ATTENTION
         for layer in encoder.layer:
-            layer.attention = Attention(layer.attention, config)
+            attention: Any = layer.attention
+            layer.attention = Attention(attention, config)
     return model
 
 

@@ -72,7 +72,7 @@ def sliced(
         bias = None if bias is None else bias[rows.to(bias.device)]
     if columns is not None:
         weight = weight[:, columns.to(weight.device)]
-    own = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
+    own: Any = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
     return linear(*own)
 
 
@@ -80,6 +80,7 @@ def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
     """Return a linear layer that has these Parameters."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
+    # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
     new.weight, new.bias = weight, bias
     return new
 

@@ -98,7 +98,7 @@ def eager(model: PreTrainedModel, wanted: bool = True) -> Iterator[None]:
     The function of the model stays the same. An attention that surgery put in stays. Nothing
     happens unless `wanted`.
     """
-    before = model.config._attn_implementation
+    before: Any = model.config._attn_implementation
     if not wanted or before in OURS:
         yield
         return

@@ -53,7 +53,7 @@ def build(
         "intermediate_size": net["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
-    shared = {name: getattr(like, name, 1) for name in tables} if like else {}
+    shared: dict[str, Any] = {name: getattr(like, name, 1) for name in tables} if like else {}
     ops: list[dict[str, Any]] = (
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
