@@ -211,7 +211,7 @@ def attend(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
 
-    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask: added to the scores.
+    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the scores.
     Dropout acts on the maps of kept heads and of ghosts alike. The signature is that of
     transformers' attention interface.
     """

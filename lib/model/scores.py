@@ -22,9 +22,8 @@ from .parts import Part, embedding_output, layers
 ATTENTION = f"{__name__}.attend"  # An export registers another name.
 SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
 OURS: set[str] = set()  # Attentions of these names call `raw`.
-_watched: dict[
-    nn.Module, list[torch.Tensor]
-] = {}  # The scores of each of these self-attentions go to its list.
+# The scores of each of these self-attentions go to its list.
+_watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
 def register(name: str, attention: Callable[..., Any]) -> None:

@@ -69,7 +69,7 @@ class Stack(nn.Module):
     def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
         """Choose the active part: the first `count` networks, and their first `inner` channels.
 
-        formula: f. mismatch: see lib.model.formula.evaluate. Raises Refused where
+        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused where
         the stack is smaller.
         """
         there = self.networks[0].W1.out_features
