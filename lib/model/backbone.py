@@ -6,12 +6,15 @@ and exports keep it in one format; an export carries the sources as well.
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 from safetensors import safe_open
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from . import modeling
 from .mpnet import arrange, named
@@ -24,10 +27,12 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # Weights of these types can be opened in float32.
-PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
+PLAIN: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
-def headed(folder, head, outputs, dropout, seed):
+def headed(
+    folder: str | Path, head: str, outputs: int, dropout: float, seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return (model, tokenizer) of any saved folder, with a head.
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
@@ -53,22 +58,24 @@ def headed(folder, head, outputs, dropout, seed):
     return model, tokenizer
 
 
-def described(folder):
-    """Return the configuration of a saved model as a dict. Raises FileNotFoundError without one."""
+def described(folder: str | Path) -> dict[str, Any]:
+    """Return the configuration of a saved model. Raises FileNotFoundError without one."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
-def architecture(folder):
+def architecture(folder: str | Path) -> str:
     """Return the class name, or names, of the model in a folder; "" where it names none."""
     return " ".join(described(folder).get("architectures") or [])
 
 
-def operated(folder):
+def operated(folder: str | Path) -> bool:
     """Return whether the model in a folder was operated on."""
     return "surgery" in described(folder)
 
 
-def save(model, tokenizer, folder):
+def save(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path | None
+) -> None:
     """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
         return
@@ -83,7 +90,7 @@ def save(model, tokenizer, folder):
         cls.config_class.from_dict(config | done).save_pretrained(folder)
 
 
-def load(folder):
+def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return (model, tokenizer) of a folder, the model being of the class that was saved.
 
     It is in float32 and in eval mode. No random number is drawn. Where the weights are those of an
@@ -101,7 +108,7 @@ def load(folder):
 
 
 @contextmanager
-def opening(what, folder):
+def opening(what: str, folder: str | Path) -> Iterator[None]:
     """Turn every error of transformers, while the context is open, into a ValueError of one line.
 
     The error names the folder.
@@ -113,13 +120,19 @@ def opening(what, folder):
         raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
 
 
-def words(folder):
+def words(folder: str | Path) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a folder. Raises Refused naming the folder."""
     with opening("tokenizer", folder):
+        # pyrefly: ignore[bad-return]  It raises where it finds none.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def fitting(cls, folder, new_head=False, **more):
+def fitting(
+    cls: type[PreTrainedModel] | type[transformers.AutoModel],
+    folder: str | Path,
+    new_head: bool = False,
+    **more: Any,
+) -> PreTrainedModel:
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
     new_head: whether head and pooler may be absent; torch's random state then decides them. more:
@@ -128,6 +141,7 @@ def fitting(cls, folder, new_head=False, **more):
     """
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
+        # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
         model, found = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
@@ -143,7 +157,7 @@ def fitting(cls, folder, new_head=False, **more):
     return arrange(model).eval()
 
 
-def types(folder):
+def types(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, type) of each weight of a folder."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
@@ -151,7 +165,9 @@ def types(folder):
                 yield name, file.get_slice(name).get_dtype()
 
 
-def build(cls, config, surgery=()):
+def build(
+    cls: type[PreTrainedModel], config: PretrainedConfig, surgery: Iterable[dict[str, Any]] = ()
+) -> PreTrainedModel:
     """Return a model with random weights, after the operations of `surgery`."""
     model = arrange(cls(config))
     for op in surgery:

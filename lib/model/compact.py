@@ -4,6 +4,7 @@ Letters: a weight is O x I; L layers; N units of `size` columns each.
 """
 
 import torch
+from torch import nn
 
 from . import ghost, masks
 from .cut import wide
@@ -12,7 +13,7 @@ from .surgery import operate
 
 
 @torch.no_grad()
-def shrink(model):
+def shrink(model: nn.Module) -> dict[str, list[int]]:
     """Cut out the empty heads and neurons of a model whose masks are multiplied into its weights.
 
     A unit is empty if all its outgoing or all its incoming weights are zero. Without incoming
@@ -20,7 +21,7 @@ def shrink(model):
     first head and neuron. The function stays the same up to rounding. A model with ghosts stays as
     it is. Returns {"heads": [L], "neurons": [L]}, the numbers that stay.
     """
-    kept = {"heads": [], "neurons": []}
+    kept: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
     if any(map(ghost.present, layers(model))):
         return total
@@ -36,7 +37,9 @@ def shrink(model):
     return found
 
 
-def emptied(incoming, outgoing, constant, size):
+def emptied(
+    incoming: torch.Tensor, outgoing: nn.Linear, constant: torch.Tensor, size: int
+) -> list[int]:
     """Return the indices of the units that stay, and add the output of the others to a bias.
 
     incoming: weights [N * size, I]. outgoing: the next linear layer, of N * size inputs, whose bias
@@ -48,11 +51,12 @@ def emptied(incoming, outgoing, constant, size):
     stay[0] |= not stay.any()
     gone = (~stay).repeat_interleave(size)
     if gone.any():
+        # pyrefly: ignore[bad-assignment]  In place a Parameter stays one.
         outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
     return stay.nonzero().flatten().tolist()
 
 
-def sizes(model):
+def sizes(model: nn.Module) -> dict[str, int]:
     """Return {"bytes_dense", "bytes_sparse"} of the tensors of a pruned model in float32.
 
     A sparse projection stores its weights that are not 0, and one bit for each weight. A projection
@@ -65,6 +69,6 @@ def sizes(model):
     return {"bytes_dense": dense, "bytes_sparse": dense - spared}
 
 
-def stored(model):
+def stored(model: nn.Module) -> int:
     """Return the bytes of a model's tensors, as saved."""
     return sum(value.numel() * value.element_size() for value in model.state_dict().values())

@@ -4,28 +4,38 @@ transformers 5 can no longer prune heads itself. Letters: A heads, D head size, 
 L layers, M kept heads.
 """
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 import torch
 from torch import nn
 
 from .options import Refused, known
-from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
+from .parts import FFN1, FFN2, OUT, QKV, Part, layers, sliced
 
 
-def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
+def cut(
+    model: nn.Module,
+    heads: int,
+    head_scores: Any = None,
+    neuron_scores: Any = None,
+    whole: Collection[str] = (),
+) -> dict[str, list[list[int]]]:
     """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
 
     Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2 without. The parts
     that stay are sorted by falling importance, so that a fold has parts of similar importance.
 
-    heads: M, an integer. head_scores: [L, A]; neuron_scores: [L, F]. Without scores the first parts
-    stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"] keeps
-    all A heads of the output projection, ["v", "o"] those of the values too, kept heads first. The
-    model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
+    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores the first
+    parts stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"]
+    keeps all A heads of the output projection, ["v", "o"] those of the values too, kept heads
+    first. The model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
 
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
     Raises Refused where M is not in 1..A, and where scores have another shape.
     """
-    kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
+    kept: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
+    kept |= {"others": []} if whole else {}
     for number, layer in enumerate(layers(model)):
         total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
@@ -40,7 +50,7 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
     return kept
 
 
-def ranked(scores, model, number, total, what):
+def ranked(scores: Any, model: nn.Module, number: int, total: int, what: str) -> torch.Tensor:
     """Return the indices of one layer's parts by falling score, or in their order without scores.
 
     Ties keep their order, so that a ranking is equal on every machine.
@@ -53,13 +63,20 @@ def ranked(scores, model, number, total, what):
     return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
 
 
-def narrow(layer, heads, neurons, every=(), whole=()):
+def narrow(
+    layer: Part,
+    heads: torch.Tensor,
+    neurons: torch.Tensor,
+    every: torch.Tensor | tuple[()] = (),
+    whole: Collection[str] = (),
+) -> None:
     """Keep only these heads [M] and neurons [N] of one layer, in this order.
 
     every: all heads [A], in the order in which the parts that `whole` names keep them.
     """
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
+        # pyrefly: ignore[bad-index]  Where `whole` names a part, `every` is a tensor.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (heads, every if whole else heads)
     )
@@ -79,7 +96,7 @@ def narrow(layer, heads, neurons, every=(), whole=()):
         attention.columns = heads.to(device) if before is None else before[heads.to(device)]
 
 
-def keep(model, **wanted):
+def keep(model: nn.Module, **wanted: Sequence[Sequence[int]]) -> dict[str, list[int]]:
     """Keep only the named parts of each layer, such as those that a search found.
 
     wanted: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices among the
@@ -106,7 +123,7 @@ def keep(model, **wanted):
     return {what: [len(kept) for kept in lists] for what, lists in wanted.items()}
 
 
-def wide(layer):
+def wide(layer: Part) -> dict[str, int]:
     """Return {kind: number} of the parts of a layer, for the kinds that `keep` knows."""
     attention = layer.attention.self
     return {
@@ -126,13 +143,20 @@ class Thin(nn.Linear):
     attention keep their size (report on NAS pruning, section 7.2.2).
     """
 
-    def __init__(self, linear, rows=None, columns=None):
+    def __init__(
+        self,
+        linear: nn.Linear,
+        rows: torch.Tensor | None = None,
+        columns: torch.Tensor | None = None,
+    ) -> None:
         small = sliced(linear, rows, columns)
-        super().__init__(*small.weight.shape[::-1], small.bias is not None, device="meta")
+        outputs, inputs = small.weight.shape
+        super().__init__(inputs, outputs, small.bias is not None, device="meta")
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
         self.rows, self.columns = rows, columns  # A loader would leave buffers empty.
 
-    def forward(self, x):
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.columns is not None:
             x = x.index_select(-1, self.columns.to(x.device))
         made = super().forward(x)
@@ -142,7 +166,9 @@ class Thin(nn.Linear):
         return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, rows, made)
 
 
-def thin(layer, embedding, qk, v):
+def thin(
+    layer: Part, embedding: torch.Tensor | None, qk: torch.Tensor | None, v: torch.Tensor | None
+) -> None:
     """Keep only these inputs of Q, K and V, these dimensions of queries and keys, and of values."""
     for path, rows, columns in zip(
         (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True

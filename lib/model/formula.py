@@ -20,9 +20,10 @@ operation whose values change needs another name.
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -34,16 +35,16 @@ class Operation:
     """An Operation acts on one operand or two of a formula; linear maps are none."""
 
     operands: int
-    numpy: Callable  # It takes arrays, element by element.
-    torch: Callable  # It takes the module torch, then tensors, as this file is free of torch.
+    numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.
+    torch: Callable[..., Any]  # It takes the module torch, then tensors; this file is free of it.
     padding: float = 0.0  # As one of two operands, this value leaves the other one as it is.
 
 
-def _sigmoid(x):
+def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) would overflow.
 
 
-def _gelu(x):
+def _gelu(x: np.ndarray) -> np.ndarray:
     """Return the GELU by tanh, as the code has it everywhere."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
@@ -91,14 +92,14 @@ class Node:
     op: str  # It is a key of ARITY.
     args: tuple["Node", ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.args) != ARITY.get(self.op):
             raise Refused(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return the formula as text, which `parse` reads back as the same tree."""
 
-        def inside(child, *loose):
+        def inside(child: Node, *loose: str) -> str:
             return f"({child})" if child.op in loose else str(child)
 
         if self.op == "x":
@@ -115,21 +116,21 @@ class Node:
 X = Node("x")
 
 
-def walk(node):
+def walk(node: Node) -> Iterator[Node]:
     """Yield all nodes from left to right, each before its operands (prefix order)."""
     yield node
     for child in node.args:
         yield from walk(child)
 
 
-def height(node):
+def height(node: Node) -> int:
     """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
-def parse(text):
-    """Return the tree of a formula, given as text. Raises FormulaError.
+def parse(text: str) -> Node:
+    """Return the tree of a formula. Raises FormulaError.
 
     Python's parser reads it, once each application is written as a power: a power binds tighter
     than a product, and to the right.
@@ -145,7 +146,7 @@ def parse(text):
         raise FormulaError(f"{text!r} is no formula: {said}") from None
 
 
-def _read(part):
+def _read(part: ast.expr) -> Node:
     """Return the Node of a part of Python's syntax tree."""
     match part:
         case ast.Name("x"):
@@ -161,7 +162,13 @@ def _read(part):
     raise Refused(f"{ast.unparse(part)!r} is neither x nor an operation on its operands")
 
 
-def evaluate(node, x, linears, functions, mismatch="truncate"):
+def evaluate(
+    node: Node,
+    x: Any,
+    linears: Mapping[str, Callable[..., Any]],
+    functions: Mapping[str, Callable[..., Any]],
+    mismatch: str = "truncate",
+) -> Any:
     """Return f(x) [..., d] of an array x [..., d] in any framework.
 
     node: the tree of f. linears: {name of LINEAR: the map, a function of arrays}. functions: {name

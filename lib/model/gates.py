@@ -15,11 +15,14 @@ makes the masked part. This is the same function, and cheaper than a product wit
 operation "gates" attaches gates, so that a model is saved and loaded with its gates.
 """
 
+from collections.abc import Iterable
+
+import torch
 from torch import nn
 from torch.nn import functional
 
 from .options import START
-from .parts import FFN2, OUT, QKV, layers, linear, surgery
+from .parts import FFN2, OUT, QKV, Part, layers, linear, surgery
 
 
 class Gated(nn.Linear):
@@ -29,13 +32,17 @@ class Gated(nn.Linear):
     sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}.
     """
 
-    def __init__(self, linear, alphas, **sides):
-        super().__init__(*linear.weight.shape[::-1], linear.bias is not None, device="meta")
+    def __init__(
+        self, linear: nn.Linear, alphas: nn.ParameterDict, **sides: tuple[str, int]
+    ) -> None:
+        outputs, inputs = linear.weight.shape
+        super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self.alphas, self.sides = [alphas], sides
         self.train(linear.training)
 
-    def forward(self, x):
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = self.weight, self.bias
         for side, (kind, columns) in self.sides.items():
             mask = self.alphas[0][kind].sigmoid().repeat_interleave(columns)
@@ -45,7 +52,7 @@ class Gated(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan(layer, regions):
+def plan(layer: Part, regions: Iterable[str]) -> dict[str, tuple[int, int, dict[str, str]]]:
     """Return {kind: (number of gates, columns of each, {linear layer: side})} of one layer."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
@@ -60,11 +67,12 @@ def plan(layer, regions):
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
-def attach(model, regions):
+def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
     """Put gates on the regions of every layer (an operation). Returns {kind: number of gates}."""
-    count = {}
+    count: dict[str, int] = {}
     for layer in layers(model):
-        places, weight = {}, layer.output.dense.weight
+        places: dict[str, dict[str, tuple[str, int]]] = {}
+        weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()
         for kind, (gates, columns, sides) in plan(layer, regions).items():
             layer.gates[kind] = nn.Parameter(weight.new_full((gates,), START))
@@ -76,22 +84,23 @@ def attach(model, regions):
     return count
 
 
-def detach(model):
+def detach(model: nn.Module) -> None:
     """Remove the gates, and leave the weights as they are, without masks."""
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
+                # pyrefly: ignore[bad-argument-type]  torch has Tensor for the Parameter of a Linear.
                 layer.set_submodule(path, linear(part.weight, part.bias).train(part.training))
         del layer.gates
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
 
 
-def present(model):
+def present(model: nn.Module) -> bool:
     """Return whether the model has gates."""
     return hasattr(layers(model)[0], "gates")
 
 
-def alphas(model):
+def alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
     """Return {(layer, kind): Parameter}, in a fixed order."""
     return {
         (number, kind): alpha

@@ -28,17 +28,18 @@ The cut before such a ghost leaves the projections of `Ghost.whole` whole.
 
 import copy
 import math
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from .options import Ghost, Refused, stream
-from .parts import layers, padding, real
+from .parts import Padding, Part, layers, padding, real
 from .scores import raw, register
 
 
-def depthwise(x, kernels):
+def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, T, C] over the tokens, each channel by itself: kernels [R, M, C, K].
 
     An output channel reads the same channel of every input map. The convolution is two-dimensional
@@ -56,7 +57,7 @@ def depthwise(x, kernels):
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def along_features(x, kernels):
+def along_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M, C, C, K].
 
     For maps [T, C] the last axis is that of the features, and the n tokens are the channels. So a
@@ -69,12 +70,12 @@ def along_features(x, kernels):
     return y.unflatten(1, (outputs, channels))
 
 
-def along_tokens(x, kernels):
+def along_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C, C, K]."""
     return along_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def along_both(x, kernels):
+def along_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K, K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
@@ -97,7 +98,14 @@ class Convolution(nn.Module):
     kind.
     """
 
-    def __init__(self, channels, options, generator, inputs=1, outputs=1):
+    def __init__(
+        self,
+        channels: int,
+        options: Ghost,
+        generator: torch.Generator,
+        inputs: int = 1,
+        outputs: int = 1,
+    ) -> None:
         super().__init__()
         self.options, square = options, options.kind == "conv2d"
         kernel = CONVOLUTIONS[options.kind][1](channels, options.tokens, options.kernel)
@@ -111,7 +119,7 @@ class Convolution(nn.Module):
                 nn.init.xavier_uniform_(one[None, None] if square else one, generator=generator)
         self.weight = nn.Parameter(weight)
 
-    def taps(self):
+    def taps(self) -> torch.Tensor:
         """Return the weight that convolves, after the softmax where the options ask for it.
 
         The taps of a kernel then sum to 1, or with `softmax_over` "inputs" those of an output.
@@ -122,7 +130,7 @@ class Convolution(nn.Module):
             return self.weight.flatten(-2).softmax(-1).view_as(self.weight)
         return self.weight.softmax(-1)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
         return CONVOLUTIONS[self.options.kind][0](x, self.taps().to(x.dtype).view(self.full))
@@ -135,18 +143,25 @@ class Ghosted(nn.Module):
     zeros for the ghost, or None to leave them as they are. position: the key of PLACES where it is.
     """
 
-    def __init__(self, dense, convolution, options, padding, position):
+    def __init__(
+        self,
+        dense: Part,
+        convolution: Convolution,
+        options: Ghost,
+        padding: Padding | None,
+        position: str,
+    ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
         self.relu, self.padding, self.position = options.relu, padding, position
 
-    def ghost(self, x, square=False):
+    def ghost(self, x: torch.Tensor, square: bool = False) -> torch.Tensor:
         made = self.convolution(real(x, self.padding, square))
         if square:
             made = real(made, self.padding, square)
         return made.relu() if self.relu else made
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.dense(x)
         return y + self.ghost(y)
 
@@ -160,7 +175,7 @@ class Folded(Ghosted):
     dense layer has.
     """
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads = self.convolution.full[1]
         slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)
         each = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
@@ -179,18 +194,26 @@ class Completed(Ghosted):
     because a kernel reaches over the edge of the sentence, and no ghost may attend to padding.
     """
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
 
 
 def attend(
-    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
-):
+    module: Part,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    position_bias: torch.Tensor | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
 
-    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask: a tensor that is added to the
-    scores, or None. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
-    that of transformers' attention interface.
+    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the scores.
+    Dropout acts on the maps of kept heads and of ghosts alike. The signature is that of
+    transformers' attention interface.
     """
     scores = raw(module, query, key, attention_mask, scaling, position_bias)
     maps = module.ghost(scores.softmax(-1))
@@ -202,7 +225,7 @@ ATTENTION = f"{__name__}.attend"  # An export registers another name.
 register(ATTENTION, attend)
 
 
-def complete(attention, _, output):
+def complete(attention: Part, _: Any, output: tuple[Any, ...]) -> tuple[Any, ...]:
     """Complete the contexts [B, T, M * D] to [B, T, A * D].
 
     It is the forward hook of a self-attention with a ghost at "v".
@@ -221,12 +244,12 @@ PLACES = {
 }
 
 
-def present(layer):
-    """Return {position: ghost module} of a layer."""
+def present(layer: nn.Module) -> dict[str, Ghosted]:
+    """Return the ghost modules of a layer by position."""
     return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
 
 
-def whole(layer):
+def whole(layer: Part) -> list[str]:
     """Return which parts have more heads than queries and keys.
 
     "v" are the values, and "o" is the output projection.
@@ -239,11 +262,12 @@ def whole(layer):
     return [name for name, wide in inputs.items() if wide > width]
 
 
-def check(model, options):
+def check(model: nn.Module, options: Ghost) -> None:
     """Raise Refused where the options do not fit together, the model, or its other ghosts."""
     first = layers(model)[0]
     heads, there = first.attention.self.num_attention_heads, present(first)
-    options.fits(heads < model.config.num_attention_heads)
+    config: Any = model.config
+    options.fits(heads < config.num_attention_heads)
     for position in options.positions:
         if position in there or options.positions.count(position) > 1:
             raise Refused(f"position {position!r} has a ghost already: name each position once")
@@ -253,13 +277,20 @@ def check(model, options):
         raise Refused(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
 
 
-def module(layer, position, options, generator, padding, total):
+def module(
+    layer: Part,
+    position: str,
+    options: Ghost,
+    generator: torch.Generator,
+    padding: Padding | None,
+    total: int,
+) -> Ghosted:
     """Return a new ghost module for a position of a layer.
 
     total: A, the number of heads of the whole model.
     """
     attention, (part, name) = layer.attention.self, PLACES[position]
-    inner = getattr(layer.get_submodule(part), name, None)
+    inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
     cls, inputs, outputs = Ghosted, 1, 1
     if position in ("qk", "v"):
@@ -276,28 +307,29 @@ def module(layer, position, options, generator, padding, total):
     return cls(inner, convolution, options, padding, position)
 
 
-def add(model, seed=0, **options):
+def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     """Put ghost modules into each layer (an operation).
 
     options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns {"modules":
     their number, "parameters": extra ones}. Raises Refused, before anything changes, for options
     that do not fit together or this model, and for a position that has a ghost already.
     """
-    options = Ghost(**options)
-    check(model, options)
+    wanted = Ghost(**options)
+    config: Any = model.config
+    check(model, wanted)
     generator = torch.Generator().manual_seed(stream(seed, "ghost"))
-    mask = padding(model) if options.mask else None
+    mask = padding(model) if wanted.mask else None
     added = []
     for layer in layers(model):
-        for position in options.positions:
-            total = model.config.num_attention_heads
-            new = module(layer, position, options, generator, mask, total)
+        for position in wanted.positions:
+            total = config.num_attention_heads
+            new = module(layer, position, wanted, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":
                 layer.attention.self.register_forward_hook(complete)
             added.append(new.convolution)
-    if "qk" in options.positions:
+    if "qk" in wanted.positions:
         attend_with_ghosts(model)
     return {
         "modules": len(added),
@@ -305,9 +337,10 @@ def add(model, seed=0, **options):
     }
 
 
-def attend_with_ghosts(model):
+def attend_with_ghosts(model: nn.Module) -> None:
     """Let each layer use `attend`, by a configuration that no other model shares."""
-    shared, own = model.config, copy.deepcopy(model.config)
+    shared: Any = model.config
+    own = copy.deepcopy(shared)
     for part in model.modules():
         if getattr(part, "config", None) is shared:
             part.config = own

@@ -13,7 +13,7 @@ from .parts import layers
 LARGEST = 127
 
 
-def rounded(x):
+def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(torch.finfo(x.dtype).tiny)
     return (x / scale).round().to(torch.int8), scale
@@ -22,7 +22,9 @@ def rounded(x):
 class Int8(nn.Module):
     """An Int8 is a linear layer with an int8 weight [O, I]; scale and bias [O] are float32."""
 
-    def __init__(self, linear):
+    scale: torch.Tensor
+
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         weight, scale = rounded(linear.weight.detach().float())
         self.in_features, self.out_features = linear.in_features, linear.out_features
@@ -30,7 +32,7 @@ class Int8(nn.Module):
         self.register_buffer("scale", scale.squeeze(-1))
         self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output [..., O] in the type of x [..., I]; sums are exact, in int32."""
         whole, scale = rounded(x.float().flatten(0, -2))
         sums = torch._int_mm(whole, self.weight.t())  # CPUs run this int8 product alone.
@@ -38,7 +40,7 @@ class Int8(nn.Module):
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
-def quantise(model):
+def quantise(model: nn.Module) -> dict[str, int]:
     """Turn every linear layer of the encoder's layers into an `Int8` (an operation).
 
     It is the last operation, as nothing trains after it. Returns {"matrices": their number}.

@@ -21,6 +21,8 @@ A weight is [O, I], and each of its values has a score.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,9 +34,10 @@ FLOOR = 0.005  # "soft" keeps at least this share of a matrix.
 # These are l, r and b; the paper calls them gamma, epsilon and beta.
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
 EDGE = 1e-4  # u is clamped this far from 0 and 1.
+Prune = Any  # lib.core.options has this class, and an export does not.
 
 
-def projections(model):
+def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
     """Return the linear layers of the encoder in order.
 
     Each is (number of its layer, name such as "3.output.dense", module).
@@ -48,7 +51,7 @@ def projections(model):
 
 
 # ---- selection ----
-def kth_largest(values, k):
+def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return the k-th largest of all values, by partial selection."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # Here numpy is ten times faster than torch.
@@ -56,7 +59,7 @@ def kth_largest(values, k):
     return flat.kthvalue(len(flat) - k + 1).values
 
 
-def top(values, k):
+def top(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return a mask that is True on exactly k values: the largest, and of equal ones the first."""
     kth = kth_largest(values, k)
     mask = values >= kth
@@ -66,14 +69,14 @@ def top(values, k):
     return mask
 
 
-def top_of_all(tensors, k):
+def top_of_all(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
     """Return one mask for each tensor, True on the k largest values of all tensors together."""
     mask = top(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [part.view(values.shape) for part, values in zip(parts, tensors, strict=True)]
 
 
-def final_cut(options):
+def final_cut(options: Prune) -> float | None:
     """Return the score above which a mask is not 0 in the end.
 
     It is the logit of the threshold for "soft", and ln(-l / r) for "l0". The other methods compare
@@ -92,14 +95,19 @@ class Masked(torch.autograd.Function):
     """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W * g."""
 
     @staticmethod
-    def forward(ctx, weight, scores, mask):
+    def forward(
+        ctx: Any, weight: torch.Tensor, scores: torch.Tensor | None, mask: torch.Tensor | None
+    ) -> torch.Tensor:
         # A product with bool is slower.
         mask = None if mask is None else mask.to(weight.dtype)
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
     @staticmethod
-    def backward(ctx, gradient):
+    # pyrefly: ignore[bad-override]  torch has any number of gradients.
+    def backward(
+        ctx: Any, gradient: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
         weight, mask = ctx.saved_tensors
         scores = None if weight is None else weight * gradient
         return gradient if mask is None else gradient * mask, scores, None
@@ -108,7 +116,7 @@ class Masked(torch.autograd.Function):
 class Mask(nn.Module):
     """A Mask is the parametrization of one weight [O, I]; see the head of this file."""
 
-    def __init__(self, weight, options):
+    def __init__(self, weight: torch.Tensor, options: Prune) -> None:
         super().__init__()
         self.method = options.method
         self.threshold, self.final = options.initial_threshold, options.final_threshold
@@ -116,7 +124,7 @@ class Mask(nn.Module):
             self.scores = nn.Parameter(weight.new_full(weight.shape, options.init))
 
     @torch.no_grad()
-    def chosen(self, weight):
+    def chosen(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the mask of "magnitude", "movement" or "soft", bool [O, I].
 
         Returns None where all weights stay.
@@ -129,28 +137,28 @@ class Mask(nn.Module):
         k = max(1, int(threshold * values.numel()))
         return None if k >= values.numel() else top(values, k)
 
-    def concrete(self, draw):
+    def concrete(self, draw: bool) -> torch.Tensor:
         """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval mode."""
         logits = self.scores
         if draw:
             logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
         return (logits.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
-    def forward(self, weight):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
         if self.method == "l0":
             return weight * self.concrete(self.training)
         return Masked.apply(weight, getattr(self, "scores", None), self.chosen(weight))
 
     @torch.no_grad()
-    def kept(self, weight):
-        """Return the number of weights with a mask above 0, as a tensor.
+    def kept(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return the number of weights with a mask above 0.
 
         The mask of "l0" is always that of eval mode.
         """
         mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
         return torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
 
-    def penalty(self):
+    def penalty(self) -> torch.Tensor:
         """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0 ("l0").
 
         That chance is sigmoid(S - b ln(-l / r)).

@@ -24,22 +24,38 @@ A plain mix is a control, in which nothing is learned or normalised:
                      [CLS] alone would tell nothing: it has the same embedding in every row
 """
 
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from .options import Refused, stream
-from .parts import base, embedding_output, layers, padding, size
+from .parts import Padding, base, embedding_output, layers, padding, size
 
 EPS = 1e-12  # ELMo's code and BERT's LayerNorm have this value; the paper names none.
 
 
 class LayerMix(nn.Module):
-    """A LayerMix has L + 1 weights and one scale. padding: the Padding of the model (parts.py)."""
+    """A LayerMix has L + 1 weights and one scale."""
 
-    def __init__(self, states, norm, init, dropout, padding, generator, plain=""):
+    alpha: torch.Tensor
+    gamma: torch.Tensor
+
+    def __init__(
+        self,
+        states: int,
+        norm: str,
+        init: str,
+        dropout: float,
+        padding: Padding,
+        generator: torch.Generator,
+        plain: str = "",
+    ) -> None:
         super().__init__()
-        self.norm, self.padding, self.seen, self.plain = norm, padding, [], plain
+        self.norm, self.padding, self.plain = norm, padding, plain
+        self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(states)
         self.dropout = nn.Dropout(dropout)
         if plain:  # The weights are told, and no parameter is.
@@ -53,14 +69,16 @@ class LayerMix(nn.Module):
             self.scale = nn.Parameter(torch.ones(states))
             self.shift = nn.Parameter(torch.zeros(states))
 
-    def weights(self):
+    def weights(self) -> torch.Tensor:
         """Return softmax(alpha) [L + 1], of a plain mix the weights of its states."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
 
-    def forward(self, states, mask=None):
-        """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T], or None."""
+    def forward(
+        self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T]."""
         if self.plain == "embedding":
             real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
             real = real.unsqueeze(-1)
@@ -72,7 +90,9 @@ class LayerMix(nn.Module):
             for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
         )
 
-    def normaliser(self, states, mask):
+    def normaliser(
+        self, states: Sequence[torch.Tensor], mask: torch.Tensor | None
+    ) -> Callable[[int, torch.Tensor], torch.Tensor]:
         """Return f(j, state) -> the normalised state, for the states of one pass."""
         if self.norm == "none" or self.plain:
             return lambda _, state: state
@@ -82,21 +102,26 @@ class LayerMix(nn.Module):
             real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
             return lambda _, state: standardised(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
-        rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
+        squares: Any = sum((state - mean).square() for state in states)
+        rate = (squares / len(states) + EPS).rsqrt()
         if self.norm == "layers":
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
     # Forward hooks. They are methods, so that a copied model has its own.
-    def start(self, _, __, output):
+    def start(self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor) -> None:
         """Begin a pass with the embedding output. It is the hook of the embedding."""
         self.seen = [output]
 
-    def keep(self, _, __, output):
+    def keep(
+        self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor | tuple[torch.Tensor, ...]
+    ) -> None:
         """Note the state of a layer. It is the hook of each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
-    def replace(self, _, __, output):
+    def replace(
+        self, _: nn.Module, __: tuple[Any, ...], output: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
         """Put the mix in place of the last state. It is the hook of the whole encoder.
 
         Sums have alpha's type, because the differences between layers are small.
@@ -106,7 +131,7 @@ class LayerMix(nn.Module):
         return output
 
 
-def standardised(state, real):
+def standardised(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     """Return a state [B, T, H] minus its mean, divided by its standard deviation.
 
     Both are taken over real tokens and all channels. real: [B, T, 1], 1 at real tokens.
@@ -117,17 +142,19 @@ def standardised(state, real):
     return (state - mean) / (variance + EPS).sqrt()
 
 
-def present(model):
-    """Return the LayerMix of a model, or None."""
+def present(model: nn.Module) -> LayerMix | None:
+    """Return the mix of a model."""
     return getattr(base(model), "mix", None)
 
 
-def add(model, norm, init, dropout=0.0, plain="", seed=0):
+def add(
+    model: nn.Module, norm: str, init: str, dropout: float = 0.0, plain: str = "", seed: int = 0
+) -> dict[str, int]:
     """Put a mix between encoder and head (an operation); alpha is drawn from `seed`.
 
     plain: "mean" or "embedding" puts a control there in which nothing is learned.
 
-    Returns {"states", "parameters"}, both numbers. Raises Refused for a model that has a mix.
+    Returns {"states", "parameters"}. Raises Refused for a model that has a mix.
     """
     if present(model):
         raise Refused("this model has a layer mix already: it takes one")

@@ -6,6 +6,7 @@ then its weights are loaded. An exported folder carries this file and those that
 """
 
 from functools import cache
+from typing import Any
 
 import transformers
 
@@ -15,7 +16,7 @@ FAMILIES = ("Bert", "Roberta", "Electra", "MPNet")
 
 
 @cache
-def __getattr__(name):
+def __getattr__(name: str) -> type[Any]:
     """Return the class of operated models, or of their configurations, for a name in transformers.
 
     The `model_type` of the configuration is one that transformers does not know. So nothing opens
@@ -28,7 +29,7 @@ def __getattr__(name):
     if name.endswith("Config"):
         return type(name, (base,), {"model_type": f"operated-{base.model_type}"} | PLACE)
 
-    def __init__(self, config):
+    def __init__(self: transformers.PreTrainedModel, config: transformers.PretrainedConfig) -> None:
         base.__init__(self, config)
         for op in config.surgery:
             operate(self, op)

@@ -3,9 +3,10 @@
 import difflib
 import hashlib
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Collection
+from dataclasses import Field, dataclass, fields
 from functools import cache
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
@@ -30,13 +31,13 @@ ShareAbove0 = Annotated[float, lambda n: 0 < n <= 1, "above 0 and at most 1"]
 ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
-def one_of(owner, name, value, allowed):
+def one_of(owner: str, name: str, value: object, allowed: Collection[Any]) -> None:
     """Raise Refused unless the value is allowed; it names the option and what is allowed."""
     if value not in allowed:
         raise Refused(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
 
 
-def known(what, name, allowed):
+def known(what: str, name: object, allowed: Collection[Any]) -> None:
     """Raise Refused unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:
         return
@@ -48,19 +49,19 @@ def known(what, name, allowed):
     )
 
 
-def stream(seed, name):
-    """Return a 63-bit seed for a generator, out of an integer seed and the name of its stream."""
+def stream(seed: int, name: str) -> int:
+    """Return a 63-bit seed for a generator, out of a seed and the name of its stream."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
 
 
-def settled(option):
+def settled(option: "Option") -> dict[str, Any]:
     """Return the fields of an option that differ from their defaults: what a Spec hashes."""
     values = ((field.name, getattr(option, field.name), field.default) for field in fields(option))
     return {name: value for name, value, default in values if value != default}
 
 
 @cache
-def annotated(option):
+def annotated(option: "type[Option]") -> list[tuple[str, Any, Any, tuple[Any, ...]]]:
     """Return (name, annotation, its origin, its arguments) of each field of an Option's class."""
     return [(f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)]
 
@@ -74,7 +75,9 @@ class Option:
     allowed.
     """
 
-    def __post_init__(self):
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # Every class of options is a dataclass.
+
+    def __post_init__(self) -> None:
         for name, kind, origin, args in annotated(type(self)):
             value = getattr(self, name)
             if tuple in (kind, origin):
@@ -93,13 +96,13 @@ class Option:
                     if not inside(value):
                         raise self.refused(name, f"it must be {words}")
 
-    def typed(self, name, kind, words):
+    def typed(self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str) -> None:
         """Raise Refused where a field is of another type; a bool is no number."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
             raise self.refused(name, f"it must be {words}")
 
-    def refused(self, name, why):
+    def refused(self, name: str, why: str) -> Refused:
         """Return the Refused that names a field, its value and what is allowed."""
         return Refused(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
 
@@ -123,20 +126,20 @@ class Ghost(Option):
     # "conv1d_f" takes rows of so many tokens alone, as tokens are its channels; others have 0.
     tokens: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.kernel % 2 == 0:
             raise self.refused("kernel", "an even kernel has no centre tap: take an odd one")
 
     @property
-    def whole(self):
+    def whole(self) -> tuple[str, ...]:
         """Return what the cut before this ghost leaves whole (section 4.2).
 
         "v" are the values, and "o" is the output projection.
         """
         return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
-    def fits(self, pruned):
+    def fits(self, pruned: bool) -> None:
         """Raise Refused where kind, positions, features and cut do not go together.
 
         pruned: whether the model has lost heads.

@@ -3,27 +3,34 @@
 Every other module of this folder builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+import torch
 from torch import nn
+
+# A Part is a module of transformers or of this folder. torch gives the parts of a module no types.
+Part = Any
 
 # These are paths of linear layers in a transformer layer.
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 
 
-def base(model):
+def base(model: nn.Module) -> Part:
     """Return the encoder under the head: embeddings and L layers."""
     return model.base_model
 
 
-def layers(model):
-    """Return the L transformer layers.
+def layers(model: nn.Module) -> Part:
+    """Return the L transformer layers, a ModuleList.
 
     Each has the parts `attention.self`, `attention.output`, `intermediate` and `output`.
     """
     return base(model).encoder.layer
 
 
-def embedding_output(model):
+def embedding_output(model: nn.Module) -> Part:
     """Return the module whose output [B, T, H] enters the first layer.
 
     ELECTRA projects its embeddings.
@@ -31,19 +38,19 @@ def embedding_output(model):
     return getattr(base(model), "embeddings_project", None) or base(model).embeddings
 
 
-def size(model):
+def size(model: nn.Module) -> dict[str, int]:
     """Return {"parameters": their number} of a model as it is."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
-def set_dropout(model, rate):
+def set_dropout(model: nn.Module, rate: float) -> None:
     """Set the rate of every dropout layer, in hidden states, attention and head."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
 
 
-def surgery(model):
+def surgery(model: nn.Module) -> list[dict[str, Any]]:
     """Return the list of operations that were done to a model, the oldest first.
 
     It is JSON, and is saved with the model. `operate` of surgery.py adds to it; code that undoes an
@@ -52,7 +59,9 @@ def surgery(model):
     return model.__dict__.setdefault("surgery", [])
 
 
-def sliced(whole, rows=None, columns=None):
+def sliced(
+    whole: nn.Linear, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
+) -> nn.Linear:
     """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
 
     Device and dtype stay. rows, columns: indices, or None for all of them.
@@ -63,13 +72,15 @@ def sliced(whole, rows=None, columns=None):
         bias = None if bias is None else bias[rows.to(bias.device)]
     if columns is not None:
         weight = weight[:, columns.to(weight.device)]
-    own = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
+    own: Any = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
     return linear(*own)
 
 
-def linear(weight, bias=None):
+def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
     """Return a linear layer that has these Parameters."""
-    new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta")
+    outputs, inputs = weight.shape
+    new = nn.Linear(inputs, outputs, bias is not None, device="meta")
+    # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
     new.weight, new.bias = weight, bias
     return new
 
@@ -77,14 +88,14 @@ def linear(weight, bias=None):
 class Padding:
     """A Padding holds the mask [B, T] of the current batch: 1 at real tokens, or None without."""
 
-    mask = None
+    mask: torch.Tensor | None = None
 
-    def read(self, encoder, args, kwargs):
+    def read(self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Read the mask of a batch. It is the hook that runs before the encoder."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-def padding(model):
+def padding(model: nn.Module) -> Padding:
     """Return the Padding of a model, which all its modules share; a copied model gets its own."""
     encoder = base(model)
     if not hasattr(encoder, "padding"):
@@ -93,7 +104,7 @@ def padding(model):
     return encoder.padding
 
 
-def real(x, padding, square=False):
+def real(x: torch.Tensor, padding: Padding | None, square: bool = False) -> torch.Tensor:
     """Return x with zeros at padded tokens.
 
     x: [B, T, C] or [B, M, T, C]. padding: a Padding, or None to leave x as it is. square: whether

@@ -7,28 +7,40 @@ scores: every attention that `register` makes known calls it, and `watch` reads 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import torch
+from torch import nn
 from torch.compiler import is_exporting
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from .parts import embedding_output, layers
+from .parts import Part, embedding_output, layers
 
 ATTENTION = f"{__name__}.attend"  # An export registers another name.
 SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
-OURS = set()  # Attentions of these names call `raw`.
-_watched = {}  # The scores of each of these self-attentions go to its list.
+OURS: set[str] = set()  # Attentions of these names call `raw`.
+# The scores of each of these self-attentions go to its list.
+_watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
-def register(name, attention):
+def register(name: str, attention: Callable[..., Any]) -> None:
     """Make an attention known to transformers; its mask [B, 1, T, T] is added to the scores."""
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
 
 
-def raw(module, query, key, attention_mask, scaling=None, position_bias=None):
+def raw(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    position_bias: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the softmax.
 
     position_bias: [1, A, T, T], which is added to the scores (lib.model.mpnet), or None. The scores
@@ -42,7 +54,7 @@ def raw(module, query, key, attention_mask, scaling=None, position_bias=None):
     return scores if attention_mask is None else scores + attention_mask
 
 
-def maps(scores, drop):
+def maps(scores: torch.Tensor, drop: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """Return drop(softmax over the keys) of scores [B, A, T, T].
 
     Along a short last axis a CPU takes the softmax element by element. Along the first axis it
@@ -55,8 +67,16 @@ def maps(scores, drop):
 
 
 def attend(
-    module, query, key, value, attention_mask, scaling=None, dropout=0.0, position_bias=None, **_
-):
+    module: Part,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    position_bias: torch.Tensor | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers wants them.
 
     Dropout goes through the module's own layer, of the same rate, because `lib.train.lean` may have
@@ -71,13 +91,13 @@ register(ATTENTION, attend)
 
 
 @contextmanager
-def eager(model, wanted=True):
+def eager(model: PreTrainedModel, wanted: bool = True) -> Iterator[None]:
     """Let a model use the attention of this file while the context is open.
 
     The function of the model stays the same. An attention that surgery put in stays. Nothing
     happens unless `wanted`.
     """
-    before = model.config._attn_implementation
+    before: Any = model.config._attn_implementation
     if not wanted or before in OURS:
         yield
         return
@@ -89,12 +109,13 @@ def eager(model, wanted=True):
 
 
 @contextmanager
-def watch(model):
+def watch(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
     """Yield a list that each forward pass fills with L scores [B, A, T, T] before the mask.
 
     The scores carry gradients.
     """
-    seen, watched = [], [layer.attention.self for layer in layers(model)]
+    seen: list[torch.Tensor] = []
+    watched = [layer.attention.self for layer in layers(model)]
     _watched.update(dict.fromkeys(watched, seen))
     begin = embedding_output(model).register_forward_hook(lambda *_: seen.clear())
     try:

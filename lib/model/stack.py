@@ -5,7 +5,9 @@ Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer
 e = int(D / q) inner channels, and a layer has k stacked networks (lib.search.net).
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -13,23 +15,24 @@ from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate, parse
 from .options import Refused
-from .parts import base, layers, size
+from .parts import Part, base, layers, size
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
+Module = TypeVar("Module", bound=nn.Module)
 
 
 class Network(nn.Module):
     """A Network is one feed-forward network: the weights of f, dropout and LayerNorm."""
 
-    def __init__(self, hidden, inner, eps, rate):
+    def __init__(self, hidden: int, inner: int, eps: float, rate: float) -> None:
         super().__init__()
         self.W1, self.W2 = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
-    def sliced(self, inner):
-        """Return {"W1", "W2"}, the linear maps with only their first `inner` channels."""
+    def sliced(self, inner: int) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+        """Return the linear maps "W1" and "W2" with only their first `inner` channels."""
         first, second = self.W1, self.W2
         if inner < first.out_features:
             first = partial(functional.linear, weight=first.weight[:inner], bias=first.bias[:inner])
@@ -40,11 +43,11 @@ class Network(nn.Module):
 class Norm(nn.Module):
     """A Norm is the last LayerNorm of the active part of a stack, for hooks (lib.model.taps)."""
 
-    def __init__(self, stack):
+    def __init__(self, stack: "Stack") -> None:
         super().__init__()
         self.stack = [stack]  # The list hides it from torch, so that it is no submodule.
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         stack = self.stack[0]
         return stack.networks[stack.active - 1].LayerNorm(x)
 
@@ -55,13 +58,15 @@ class Stack(nn.Module):
     Each network has its own weights. The block before the stack passes x [B, T, H] on.
     """
 
-    def __init__(self, hidden, inner, count, eps, rate):
+    networks: Part  # These are Networks in a ModuleList.
+
+    def __init__(self, hidden: int, inner: int, count: int, eps: float, rate: float) -> None:
         super().__init__()
         own = hidden, inner, eps, rate
         self.networks = nn.ModuleList(Network(*own) for _ in range(count))
         self.LayerNorm = Norm(self)
 
-    def use(self, formula, count, inner, mismatch):
+    def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
         """Choose the active part: the first `count` networks, and their first `inner` channels.
 
         formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused where
@@ -74,7 +79,7 @@ class Stack(nn.Module):
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch
 
-    def forward(self, _, x):
+    def forward(self, _: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.sliced(self.inner)
             found = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
@@ -91,31 +96,32 @@ class Trigram(nn.Module):
     row is zero and stays so, so that the length of the padding changes nothing.
     """
 
-    def __init__(self, vocabulary, width, hidden, padding):
+    def __init__(self, vocabulary: int, width: int, hidden: int, padding: int | None) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(vocabulary, width, padding_idx=padding)
         self.dense = nn.Linear(3 * width, hidden)
 
-    def forward(self, ids):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.word_embeddings(ids)
         after = functional.pad(x[:, 1:], (0, 0, 0, 1))
         before = functional.pad(x[:, :-1], (0, 0, 1, 0))
         return self.dense(torch.cat((after, x, before), -1))
 
 
-def trigram(model, width):
+def trigram(model: nn.Module, width: int) -> dict[str, int]:
     """Put a Trigram in place of the token table (an operation).
 
     width: the width of its table. Returns {"parameters": the change of their number}.
     """
     embeddings = base(model).embeddings
     old = embeddings.word_embeddings
-    new = draw(Trigram(old.num_embeddings, width, model.config.hidden_size, old.padding_idx), model)
+    config: Any = model.config
+    new = draw(Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model)
     embeddings.word_embeddings = new
     return {"parameters": size(new)["parameters"] - size(old)["parameters"]}
 
 
-def stack(model, net):
+def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
     """Put the stacks of a net in place of the feed-forward networks (an operation).
 
     net: JSON of a lib.search.net.Net, {"hidden", "width", "heads", "mismatch", "layers"}. A layer
@@ -123,7 +129,8 @@ def stack(model, net):
     (lib.model.supernet). Weights come from torch's random state. Returns {"networks": their number,
     "parameters": the change of their number}.
     """
-    config, before = model.config, size(model)["parameters"]
+    config: Any = model.config
+    before = size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
     for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
         inner = net["width"] // q
@@ -136,15 +143,16 @@ def stack(model, net):
     }
 
 
-def draw(module, model):
+def draw(module: Module, model: nn.Module) -> Module:
     """Draw a module's weights as the model's configuration says, and return it.
 
     Weights are drawn from N(0, initializer_range), and biases are 0. The module moves to the
     model's device.
     """
+    config: Any = model.config
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(part.weight, 0.0, model.config.initializer_range)
+            nn.init.normal_(part.weight, 0.0, config.initializer_range)
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
             elif part.padding_idx is not None:

@@ -5,6 +5,7 @@ networks of a stack, q the divisor of its width.
 """
 
 import re
+from typing import Any
 
 import transformers
 
@@ -12,13 +13,15 @@ from . import backbone
 from .options import FACTOR, Refused
 from .parts import layers, surgery
 
+Net = Any  # lib.search.net has this class, and an export does not.
 
-def as_json(net):
+
+def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
     """Return a Net, or its JSON, as JSON."""
     return net if isinstance(net, dict) else net.to_json()
 
 
-def of(model):
+def of(model: transformers.PreTrainedModel) -> dict[str, Any]:
     """Return the net that a model was built for, as JSON. Raises Refused without stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
@@ -26,7 +29,12 @@ def of(model):
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
-def build(net, cls=transformers.BertModel, like=None, **config):
+def build(
+    net: Net | dict[str, Any],
+    cls: type[transformers.PreTrainedModel] = transformers.BertModel,
+    like: transformers.PretrainedConfig | None = None,
+    **config: Any,
+) -> transformers.PreTrainedModel:
     """Return a model of class `cls` for a Net or its JSON.
 
     Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration whose tables
@@ -36,7 +44,7 @@ def build(net, cls=transformers.BertModel, like=None, **config):
     """
     net = as_json(net)
     tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
-    sizes = {
+    sizes: dict[str, Any] = {
         "layer_norm_eps": 1e-5,
         "initializer_range": 0.02,
         "hidden_size": net["hidden"],
@@ -45,13 +53,15 @@ def build(net, cls=transformers.BertModel, like=None, **config):
         "intermediate_size": net["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
-    shared = {name: getattr(like, name, 1) for name in tables} if like else {}
-    ops = [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
+    shared: dict[str, Any] = {name: getattr(like, name, 1) for name in tables} if like else {}
+    ops: list[dict[str, Any]] = (
+        [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
+    )
     ops.append({"op": "stack", "net": net})
     return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
 
 
-def choose(model, wanted=None):
+def choose(model: transformers.PreTrainedModel, wanted: Net | dict[str, Any] | None = None) -> None:
     """Let a supernet run as the Net `wanted`, or with None as all that it was built for.
 
     The first networks of each stack run, with the first channels of each network and the net's
@@ -64,7 +74,9 @@ def choose(model, wanted=None):
         layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
 
 
-def inherit(student, source):
+def inherit(
+    student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
+) -> list[str]:
     """Fill a model with the leading block of each tensor of the same name in a larger one.
 
     So it gets the first networks of each stack, and the first channels (EfficientBERT section 3.2,
@@ -100,7 +112,7 @@ def inherit(student, source):
     return left
 
 
-def as_stack(name):
+def as_stack(name: str) -> str:
     """Return the name in a stack of a tensor of a plain BERT's feed-forward block.
 
     Other names stay.
@@ -110,6 +122,6 @@ def as_stack(name):
     return re.sub(block, lambda found: f"{found[1]}.output.networks.0.{parts[found[2]]}.", name)
 
 
-def plain(name, model):
+def plain(name: str, model: transformers.PreTrainedModel) -> str:
     """Return a tensor's name without the prefix that models with a head put before the encoder."""
     return name.removeprefix(f"{model.base_model_prefix}.")

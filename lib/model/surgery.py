@@ -9,8 +9,10 @@ saved with the weights, and the operations are done again before weights are loa
 the first forward pass, because transformers records its output hooks by class at first use.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 from .cut import cut, keep
 from .gates import attach
@@ -19,10 +21,10 @@ from .int8 import quantise
 from .mix import add as mix
 from .mpnet import arrange
 from .options import Refused, known
-from .parts import surgery
+from .parts import Part, surgery
 from .stack import stack, trigram
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "cut": cut,
     "keep": keep,
     "gates": attach,
@@ -36,14 +38,14 @@ OPERATIONS = {
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
-def operate(model, op, **more):
+def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Do one operation, add it to the model's list, and return its report.
 
     more: arguments that the list does not have, such as the scores of a cut or the seed of a ghost.
     Raises Refused, before anything changes, for an unknown operation, and for one that cannot
     come after an earlier one.
     """
-    name = op.get("op")
+    name: Any = op.get("op")
     change = function(name)
     for done in surgery(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
@@ -55,7 +57,7 @@ def operate(model, op, **more):
     return report
 
 
-def function(name):
+def function(name: str) -> Callable[..., dict[str, Any]]:
     """Return the function of an operation.
 
     It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or in an

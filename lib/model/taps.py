@@ -4,26 +4,28 @@ The framework's own `output_hidden_states` drops a replaced layer without an err
 not. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
-from .parts import embedding_output, layers
+from .parts import Part, embedding_output, layers
 
 
 @contextmanager
-def taps(model):
+def taps(model: Part) -> Iterator[dict[str, Any]]:
     """Yield a dict that each forward pass fills with hidden states [B, T, H].
 
     "embedding" is one state; "attention" (after the attention block) and "ffn" (after the layer)
     are lists of L states.
     """
-    seen = {"embedding": None, "attention": [], "ffn": []}
+    seen: dict[str, Any] = {"embedding": None, "attention": [], "ffn": []}
 
-    def start(_, __, output):
+    def start(_: Part, __: tuple[Any, ...], output: Any) -> None:
         seen["embedding"] = output
         seen["attention"].clear()
         seen["ffn"].clear()
 
-    def keep(name):
+    def keep(name: str) -> Callable[[Part, tuple[Any, ...], Any], None]:
         return lambda _, __, output: seen[name].append(output)
 
     with ExitStack() as held:
