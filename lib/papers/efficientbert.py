@@ -410,7 +410,7 @@ def table(
     networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
-    """Return a table of the paper with our scores and parameters beside it, as a DataFrame.
+    """Return a table of the paper with our scores and parameters beside it.
 
     printed: what `printed` returned. runs: a lib.page.tables.Runs. networks: rows that the printed
     table lacks.

@@ -257,6 +257,7 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
         own = efficientbert.scaled(method.keeps, profile)
         return 2 * TOKENS * macs(own) + 2 * own.hidden**2
     if method.keeps == "found":
+        assert architecture is not None
         kept = gated.counts(architecture)
     else:
         pairs = {
@@ -283,7 +284,7 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
-    """Return one line for each model and task of a collected grid, as a DataFrame.
+    """Return one line for each model and task of a collected grid.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples, and ends at
     100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with
@@ -296,6 +297,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     searches = frame[frame["kind"] == "search"].to_dict("records")
     found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
     for task, there in compare.there(named(frame)).groupby("task", sort=False):
+        assert isinstance(task, str)
         column, start = grids.metrics(profile)[task][0], len(lines)
         for model, rows in there.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]

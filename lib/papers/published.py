@@ -96,7 +96,7 @@ def rows(
     name: str,
     label: str | Sequence[str],
     widths: Container[int] | None = None,
-    rename: Callable[[str], str] = str,
+    rename: Callable[[Any], str] = str,
     columns: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> dict[Any, dict[tuple[str, str], Any]]:
     """Return a published table as a part of a page's table: {row: {("published", column): value}}.
@@ -127,7 +127,7 @@ def gaps(
     label: str | Sequence[str],
     method: str,
     widths: Container[int],
-    rename: Callable[[str], str] = str,
+    rename: Callable[[Any], str] = str,
 ) -> dict[str, float]:
     """Return by how much one row of a published table is printed above each other row.
 
