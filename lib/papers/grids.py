@@ -72,9 +72,8 @@ TOY: Json = S.TOY
 LEARNING: Json = S.LEARNING
 
 
-DEVICE: Any = os.environ.get(
-    "DEVICE", ""
-)  # All runs have this device: "" is the CPU, "cuda" a GPU.
+# All runs have this device: "" is the CPU, "cuda" a GPU.
+DEVICE: Any = os.environ.get("DEVICE", "")
 
 # Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
