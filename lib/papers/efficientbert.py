@@ -6,24 +6,68 @@ values of their own; each was chosen once, before the first recorded run. Search
 modules of their own. The module is free of torch.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from lib.core.names import known
-from lib.core.options import Shared
+from lib.core.options import Shared, Span, Train, Warmup
 from lib.core.spec import Spec
+from lib.core.types import Json
 from lib.data import texts
 from lib.measure import compare
+from lib.measure.compare import Column
 from lib.papers import grids, published
 from lib.papers.grids import backbone, profile_of, shape, started
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 S = grids.settings("efficientbert")
-__getattr__ = S.__getattribute__  # So efficientbert.SEEDS is the table SEEDS.
+# These are the tables of efficientbert.toml, which says what each is.
+COLUMNS: tuple[Column, ...] = S.COLUMNS
+OWN: tuple[str, ...] = S.OWN
+OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
+TIMED: tuple[str, ...] = S.TIMED
+FROM_SCRATCH: int = S.FROM_SCRATCH
+GENERAL: dict[str, str] = S.GENERAL
+BASELINES: dict[str, tuple[str, ...]] = S.BASELINES
+TASKS: dict[str, tuple[str, ...]] = S.TASKS
+PAIRED: dict[str, tuple[str, ...]] = S.PAIRED
+SQUAD: dict[str, tuple[str, ...]] = S.SQUAD
+SPANS: dict[str, tuple[str, ...]] = S.SPANS
+MULTITASK: dict[str, tuple[str, ...]] = S.MULTITASK
+PROXY: dict[str, str] = S.PROXY
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+HEADLINES: dict[str, tuple[int, ...]] = S.HEADLINES
+SIZES: dict[str, dict[str, int]] = S.SIZES
+LAYERS: dict[str, int] = S.LAYERS
+LIMITS: dict[str, tuple[int, int]] = S.LIMITS
+WINDOW: dict[str, tuple[float, float]] = S.WINDOW
+TEXTS: dict[str, tuple[str, ...]] = S.TEXTS
+DOCUMENTS: dict[str, int] = S.DOCUMENTS
+BRIEF: dict[str, int] = S.BRIEF
+PRETRAIN: dict[str, Train] = S.PRETRAIN
+READ: dict[str, Train] = S.READ
+FINETUNE: dict[str, Train] = S.FINETUNE
+TOGETHER: dict[str, Train] = S.TOGETHER
+CANDIDATE: dict[str, Train] = S.CANDIDATE
+TEACHER: dict[str, Train] = S.TEACHER
+OF_TASK: dict[str, dict[str, Json]] = S.OF_TASK
+SELECT_BY: dict[str, tuple[str, ...]] = S.SELECT_BY
+SPAN: dict[str, Span] = S.SPAN
+WARM: dict[str, Warmup] = S.WARM
+TAUGHT: dict[str, Warmup] = S.TAUGHT
+PART: dict[str, tuple[int, int]] = S.PART
+TENTH: dict[str, int] = S.TENTH
 
 # ---- PUBLISHED NETWORKS
 
@@ -36,7 +80,7 @@ PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
 THIN = "MobileBERT_TINY shape"
 
 
-def _networks():
+def _networks() -> dict[str, Net]:
     """Return {name: Net} of architectures.csv and parameter_counts.csv.
 
     The second file has plain BERTs. Formulas are those of the public code, because the paper prints
@@ -64,19 +108,19 @@ def _networks():
 
 NETS, HEADS = _networks(), 12
 # Table 3 has these columns.
-DEV_COLUMNS = tuple(column for column in S.COLUMNS if column.split == "dev")
+DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.deviations("efficientbert")
 
 
-def proxy(profile):
+def proxy(profile: str) -> str:
     """Return the task on which a search scores candidates."""
-    return grids.tasks(profile, own={profile: (S.PROXY[profile],)})[0]
+    return grids.tasks(profile, own={profile: (PROXY[profile],)})[0]
 
 
-together = partial(grids.tasks, own=S.MULTITASK)
+together = partial(grids.tasks, own=MULTITASK)
 
 
-def network(name):
+def network(name: str) -> Net:
     """Return the published network of a table's row, or the base network with a formula.
 
     So a formula that a reader writes can stand wherever a row may. Raises Refused naming the
@@ -89,17 +133,17 @@ def network(name):
     return NETS[name]
 
 
-def scaled(name, profile):
+def scaled(name: str, profile: str) -> Net:
     """Return a published network at the widths and depth of a profile.
 
     At `paper` it is the network itself. Its depth is the largest one, up to the scaled depth, whose
     layers match those of the teacher.
     """
-    net, sizes = network(name), S.SIZES.get(profile)
+    net, sizes = network(name), SIZES.get(profile)
     if sizes is None:
         return net
     teacher = shape(profile).layers
-    most = max(1, S.LAYERS[profile] * len(net.layers) // 6)
+    most = max(1, LAYERS[profile] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
     heads = net.heads * shape(profile).heads // HEADS
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
@@ -109,23 +153,23 @@ def scaled(name, profile):
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
-def tables(profile):
+def tables(profile: str) -> dict[str, int]:
     """Return the widths of a profile's backbone, as `lib.search.net.parameters` takes them."""
     of = shape(profile)
     return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=max(1, of.types))
 
 
-def window(profile):
+def window(profile: str) -> tuple[int, ...]:
     """Return the least and most parameters of a candidate, counted with the projection."""
-    if profile in S.LIMITS:
-        return S.LIMITS[profile]
+    if profile in LIMITS:
+        return LIMITS[profile]
     whole = scaled("Supernet", profile)
     ends = (
         replace(whole, layers=tuple(replace(l, stack=k, q=q) for l in whole.layers))
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
     )
     low, high = (parameters(net, "with projection", **tables(profile)) for net in ends)
-    return tuple(round(low + share * (high - low)) for share in S.WINDOW[profile])
+    return tuple(round(low + share * (high - low)) for share in WINDOW[profile])
 
 
 # ---- TEXT
@@ -134,52 +178,61 @@ TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
 WIKI = ", Wiki"  # Table 5 marks a network so that has read ENCYCLOPEDIA alone.
 
 
-def corpus(profile, count=None, name=TEXT):
+def corpus(profile: str, count: int | None = None, name: str = TEXT) -> Json:
     """Return the descriptor of the text for pre-training.
 
     count: the number of documents, by default the profile's.
     """
-    count = count or S.DOCUMENTS.get(profile)
+    count = count or DOCUMENTS.get(profile)
     return {"sentences": count, "seed": 1} if profile == "toy" else texts.describe(name, count)
 
 
-def brief_text(profile):
+def brief_text(profile: str) -> Json:
     """Return the descriptor of the text that a candidate reads before its task.
 
     Only the profiles in BRIEF have one.
     """
-    return corpus(profile, S.BRIEF[profile], ENCYCLOPEDIA)
+    return corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _once(step, profile, net, inputs, **args):
+def _once(
+    step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
+) -> Spec:
     """Return the Spec of a step that trains a network once for all seeds."""
     told = args | {"net": net.to_json(), "numerics": profile_of(profile).numerics}
     return Spec(step, told, inputs, seed=0)
 
 
-def pretrained(profile, net, start=None, text=None, train=None, shared=None):
+def pretrained(
+    profile: str,
+    net: Net,
+    start: Spec | None = None,
+    text: Json | None = None,
+    train: Train | None = None,
+    shared: Shared | None = None,
+) -> Spec:
     """Return the Spec of a network that is distilled on text from the whole backbone.
 
     start: the run that it inherits weights from. shared: how a supernet is trained, one part in
     each step. text, train: text and settings other than the profile's.
     """
     inputs = {"teacher": backbone(profile), "start": start}
-    args = {"corpus": text or corpus(profile), "train": train or S.PRETRAIN[profile]}
-    return _once("predistil", profile, net, inputs, warmup=S.WARM[profile], shared=shared, **args)
+    args = {"corpus": text or corpus(profile), "train": train or PRETRAIN[profile]}
+    return _once("predistil", profile, net, inputs, warmup=WARM[profile], shared=shared, **args)
 
 
-def supernet(profile, text=TEXT):
+def supernet(profile: str, text: str = TEXT) -> Spec:
     """Return the Spec of the largest network, pre-trained whole: all others inherit from it."""
     read = corpus(profile, name=text)
     return pretrained(profile, scaled("Supernet", profile), text=read)
 
 
-def searching(profile):
+def searching(profile: str) -> Spec:
     """Return the Spec of the supernet that candidates of stages 1 and 2 inherit from."""
-    return supernet(profile, S.TEXTS[profile][-1])
+    return supernet(profile, TEXTS[profile][-1])
 
 
-def prepared(profile, name, text=TEXT):
+def prepared(profile: str, name: str, text: str = TEXT) -> Spec:
     """Return the Spec of a published network, pre-trained and ready to be trained on a task.
 
     It inherits from the supernet of its text. It begins from scratch if its row says so, or if it
@@ -187,27 +240,27 @@ def prepared(profile, name, text=TEXT):
     baseline of GENERAL is a published checkpoint.
     """
     net, paper = scaled(name, profile), profile == "paper"
-    if paper and name in S.GENERAL:
-        return started(profile, S.GENERAL[name])
+    if paper and name in GENERAL:
+        return started(profile, GENERAL[name])
     if net.embedding != "plain":
         start = None if name in (COLD, THIN) else supernet(profile, text)
         return pretrained(profile, net, start, corpus(profile, name=text))
     if not paper:
         return pretrained(profile, net)
-    train = replace(S.PRETRAIN["paper"], epochs=S.FROM_SCRATCH)
+    train = replace(PRETRAIN["paper"], epochs=FROM_SCRATCH)
     return pretrained("paper", net, text=corpus("paper", name=ENCYCLOPEDIA), train=train)
 
 
 # ---- TASKS
 
 
-def teacher(profile, task):
+def teacher(profile: str, task: str) -> Spec:
     """Return the Spec of the fine-tuned backbone that teaches a task."""
-    train = finetuning(S.TEACHER, profile, task)
-    return grids.teacher(profile, task, train=train, spans=S.SPAN)
+    train = finetuning(TEACHER, profile, task)
+    return grids.teacher(profile, task, train=train, spans=SPAN)
 
 
-def finetuning(settings, profile, task):
+def finetuning(settings: Mapping[str, Train], profile: str, task: str) -> Train:
     """Return the Train of a task, out of {profile: Train}.
 
     Some tasks choose the best model by two metrics, and some have other settings; at `paper` their
@@ -215,13 +268,23 @@ def finetuning(settings, profile, task):
     """
     train = settings[profile]
     if train.select == "best":
-        train = replace(train, select_by=S.SELECT_BY.get(task, ()))
-    if profile == "paper" and settings is S.TEACHER:
+        train = replace(train, select_by=SELECT_BY.get(task, ()))
+    if profile == "paper" and settings is TEACHER:
         return train
-    return replace(train, **S.OF_TASK[profile].get(task, {}))
+    return replace(train, **OF_TASK[profile].get(task, {}))
 
 
-def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gamma=1.0, **changes):
+def tuned(
+    profile: str,
+    task: str,
+    net: Net,
+    start: Spec | None,
+    classifier: str | None = None,
+    train: Train | None = None,
+    rows: Json | None = None,
+    gamma: float = 1.0,
+    **changes: Any,
+) -> Spec:
     """Return the Spec of a network that is distilled on a task from its fine-tuned teacher.
 
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
@@ -230,14 +293,14 @@ def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gam
     changes nothing.
     """
     changes = {name: value for name, value in changes.items() if value}
-    train = replace(train or finetuning(S.FINETUNE, profile, task), **changes)
-    told = {"net": net.to_json(), "classifier": classifier, "train": train}
-    told["warmup"] = replace(S.TAUGHT[profile], prediction=gamma)
+    train = replace(train or finetuning(FINETUNE, profile, task), **changes)
+    told: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
+    told["warmup"] = replace(TAUGHT[profile], prediction=gamma)
     inputs = {"teacher": teacher(profile, task), "start": start}
-    return Spec("warmup", grids.common(profile, task, rows, spans=S.SPAN, **told), inputs)
+    return Spec("warmup", grids.common(profile, task, rows, spans=SPAN, **told), inputs)
 
 
-def student(profile, task, model, text=TEXT, **tuning):
+def student(profile: str, task: str, model: str, text: str = TEXT, **tuning: Any) -> Spec:
     """Return the Spec of a row of the paper's tables on a task.
 
     The row is the teacher, or a published network that has read a text. "+" takes encoder, pooler
@@ -254,17 +317,17 @@ def student(profile, task, model, text=TEXT, **tuning):
     return tuned(profile, task, net, several(profile), own, **tuning)
 
 
-def shared(profile):
+def shared(profile: str) -> Shared:
     """Return how stage 3 trains its supernet: in each step one part, of a size in the window.
 
     Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2 found.
     """
     every = [(k, q) for k in STACKS for q in QS]
     found = scaled("Search Stage 2", profile).layers
-    return Shared(window(profile), [[*every, (l.stack, l.q)] for l in found])
+    return Shared(window(profile), tuple([*every, (l.stack, l.q)] for l in found))
 
 
-def unjudged(profile, task, count, held_out):
+def unjudged(profile: str, task: str, count: int | None, held_out: int) -> Json:
     """Return the descriptor of rows of a task, and of held-out rows that score candidates.
 
     count, held_out: how many rows there are of each. At `paper` they are in the order of the file.
@@ -272,17 +335,17 @@ def unjudged(profile, task, count, held_out):
     return grids.described(profile, task, count, held_out, False, in_order=profile == "paper")
 
 
-def several(profile):
+def several(profile: str) -> Spec:
     """Return the Spec of stage 3's supernet, with the formulas of stage 2.
 
     It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on several
     tasks. At `paper` a tenth of each task's rows is left out for the search.
     """
 
-    def rows(task):
+    def rows(task: str) -> Json:
         if profile != "paper":
             return grids.dataset(profile, task)
-        return unjudged(profile, task, None, S.TENTH.get(task, 0))
+        return unjudged(profile, task, None, TENTH.get(task, 0))
 
     whole, found = scaled("Supernet", profile), scaled("Search Stage 2", profile)
     layers = zip(whole.layers, found.layers, strict=True)
@@ -290,22 +353,29 @@ def several(profile):
     names, parts = together(profile), shared(profile)
     inputs = {f"teacher:{task}": teacher(profile, task) for task in names}
     inputs["start"] = pretrained(profile, net, supernet(profile), shared=parts)
-    args = {"data": {task: rows(task) for task in names}, "train": S.TOGETHER[profile]}
-    return _once("multitask", profile, net, inputs, warmup=S.TAUGHT[profile], shared=parts, **args)
+    args = {"data": {task: rows(task) for task in names}, "train": TOGETHER[profile]}
+    return _once("multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args)
 
 
-def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
+def candidate(
+    profile: str,
+    net: Net,
+    warm: bool = True,
+    train: Train | None = None,
+    rows: Json | None = None,
+    **tuning: Any,
+) -> Spec:
     """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
 
     warm: whether it inherits from the supernet. At `paper` it first reads some text, and its rows
     are PART. train, rows: other settings and data. tuning: as in `student`.
     """
     task, start = proxy(profile), searching(profile) if warm else None
-    if profile in S.BRIEF:
-        start = pretrained(profile, net, start, brief_text(profile), S.READ[profile])
+    if profile in BRIEF:
+        start = pretrained(profile, net, start, brief_text(profile), READ[profile])
     if profile == "paper":
-        rows = rows or unjudged(profile, task, *S.PART[profile])
-    train = train or S.CANDIDATE[profile]
+        rows = rows or unjudged(profile, task, *PART[profile])
+    train = train or CANDIDATE[profile]
     return tuned(profile, task, net, start, train=train, rows=rows, **tuning)
 
 
@@ -320,11 +390,11 @@ TURNS = {
 }
 
 
-tasks = partial(grids.tasks, own=S.TASKS)  # Tables 2 and 5 take the tasks PAIRED.
-seeds = partial(grids.seeds, own=S.SEEDS)  # Tables 2 and 5 take the seeds HEADLINES.
+tasks = partial(grids.tasks, own=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
+seeds = partial(grids.seeds, own=SEEDS)  # Tables 2 and 5 take the seeds HEADLINES.
 
 
-def printed(table):
+def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
     """Return a published table as `lib.papers.published.rows` does.
 
     The names have no citations.
@@ -334,8 +404,13 @@ def printed(table):
     )
 
 
-def table(printed, runs, networks=(), columns=S.COLUMNS):
-    """Return a table of the paper with our scores and parameters beside it, as a DataFrame.
+def table(
+    printed: dict[Any, dict[tuple[str, str], Any]],
+    runs: Any,
+    networks: Iterable[str] = (),
+    columns: Collection[Column] = COLUMNS,
+) -> pd.DataFrame:
+    """Return a table of the paper with our scores and parameters beside it.
 
     printed: what `printed` returned. runs: a lib.page.tables.Runs. networks: rows that the printed
     table lacks.
@@ -348,7 +423,7 @@ def table(printed, runs, networks=(), columns=S.COLUMNS):
     return compare.table(*parts)
 
 
-def latency(batch, runs, names=S.TIMED[1:], length=128):
+def latency(batch: int, runs: int, names: Iterable[str] = TIMED[1:], length: int = 128) -> Spec:
     """Return the Spec of the timings of Figure 1.
 
     Networks at full size with random weights are timed beside BERT-base. length: tokens of a
@@ -360,15 +435,15 @@ def latency(batch, runs, names=S.TIMED[1:], length=128):
     return Spec("latency", told, seed=0)
 
 
-def mapped(profile, task, more=()):
+def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
     """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
 
     Arrays of the first four development rows are kept; similarity is measured on more of them.
     more: networks beside the printed three, as `student` takes them.
     """
-    names = ("EfficientBERT", *S.OTHER_BASE, *more)
+    names = ("EfficientBERT", *OTHER_BASE, *more)
     inputs = {f"model:{name}": student(profile, task, name) for name in names}
     inputs["reference"] = teacher(profile, task)
     told = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
-    told["max_length"] = S.FINETUNE[profile].max_length
+    told["max_length"] = FINETUNE[profile].max_length
     return Spec("maps", grids.common(profile, task, **told), inputs, seed=0)

@@ -8,34 +8,52 @@ controls that the papers lack, and combinations that they call orthogonal and ne
 module is free of torch.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import Targets
+from lib.core.options import Targets, Train
 from lib.core.spec import Spec, plain
+from lib.core.store import Run
+from lib.core.types import Json
 from lib.measure import compare, cost, gated, stats
+from lib.measure.compare import Column
 from lib.methods import METHODS, module
 from lib.papers import bermo, efficientbert, ghostbert, grids, nas
 from lib.papers.grids import shape
 from lib.search.net import macs
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 # ---- SETTINGS
 
 HEADS = 12
 S = grids.settings("frontier")
-__getattr__ = S.__getattribute__  # So frontier.SEEDS is the table SEEDS.
+# These are the tables of frontier.toml, which says what each is.
+PRUNING: str = S.PRUNING
+TOKENS: int = S.TOKENS
+SLACK: float = S.SLACK
+EVEN: float = S.EVEN
+BUDGETS: dict[str, tuple[int, ...]] = S.BUDGETS
+TASKS: dict[str, tuple[str, ...]] = S.TASKS
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+LISTED: dict[str, tuple[str, ...]] = S.LISTED
+AXES: dict[str, str] = S.AXES
 
-tasks = partial(grids.tasks, own=S.TASKS)
-seeds = partial(grids.seeds, own=S.SEEDS)
+tasks = partial(grids.tasks, own=TASKS)
+seeds = partial(grids.seeds, own=SEEDS)
 
 # ---- SPECS
 
 
-def student(profile, task, *surgery, **inputs):
+def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
     """Return the Spec of a student by GhostBERT's two stages.
 
     surgery: operations that make it out of the teacher. inputs: other inputs of the first stage.
@@ -46,28 +64,34 @@ def student(profile, task, *surgery, **inputs):
     return replace(last, inputs={"start": replace(first, **told)})
 
 
-def as_long(settings, profile):
+def as_long(settings: Mapping[str, Train], profile: str) -> Train:
     """Return the Train with the epochs of both stages, for a method that has one stage."""
     both = (ghostbert.DISTIL[profile], ghostbert.FINETUNE[profile])
     epochs = (grids.lengthened(profile, train).epochs for train in both)
     return replace(settings[profile], epochs=sum(epochs))
 
 
-def ghosts(profile, task, m):
+def ghosts(profile: str, task: str, m: int) -> Spec:
     return ghostbert.student(profile, task, m, ghostbert.ghost(profile))
 
 
-def searched(profile, task, m):
+def searched(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
     return nas.searched(profile, task, grids.teacher(profile, task), ratio=m / HEADS)
 
 
-def drawn(profile, task, m):
+def drawn(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a random architecture of the same cost."""
     return nas.drawn(grids.teacher(profile, task), ratio=m / HEADS)
 
 
-def network(profile, task, m, find=searched, added=False):
+def network(
+    profile: str,
+    task: str,
+    m: int,
+    find: Callable[[str, str, int], Spec] = searched,
+    added: bool = False,
+) -> Spec:
     """Return the Spec of a student that keeps what a search finds.
 
     find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added to it.
@@ -77,7 +101,7 @@ def network(profile, task, m, find=searched, added=False):
     return student(profile, task, {"op": "keep"}, *ghost, search=found)
 
 
-def uniform(profile, task, m):
+def uniform(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a model of the same shape as `width`, cut in order and not by importance.
 
     It learns from the teacher's logits alone.
@@ -91,23 +115,23 @@ def uniform(profile, task, m):
     return Spec("finetune", told, {"start": start, "teacher": own})
 
 
-def fine_pruned(profile, task, m, model):
+def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
     """Return the Spec of a model that is pruned while it is fine-tuned.
 
     It keeps m/12 of the encoder's weights.
     """
     epochs = as_long(ghostbert.FINETUNE, profile).epochs
-    return bermo.pruned(profile, task, model, S.PRUNING, epochs, share=m / HEADS)
+    return bermo.pruned(profile, task, model, PRUNING, epochs, share=m / HEADS)
 
 
-def mixed(profile, task, m):
+def mixed(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
     last = ghostbert.student(profile, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     return Spec("fineprune", args | {"mix": bermo.MIX[profile]}, last.inputs)
 
 
-def warmed(profile, task, m):
+def warmed(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation.
 
     Attention, states and predictions are in one loss, instead of two stages.
@@ -118,24 +142,24 @@ def warmed(profile, task, m):
     return Spec("warmup", told, {"teacher": grids.teacher(profile, task), "start": start})
 
 
-def net(profile, task, m, name):
+def net(profile: str, task: str, m: int, name: str) -> Spec:
     """Return the Spec of a network of EfficientBERT's tables. It has one size, so m is not used."""
     made = efficientbert.student(profile, task, name)
     return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)})
 
 
-def quantised(profile, task, m, make):
+def quantised(profile: str, task: str, m: int, make: Callable[[str, str, int], Spec]) -> Spec:
     """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its Spec."""
     model = make(profile, task, m)
     told = grids.common(profile, task, train=model.args["train"])
     return Spec("quantise", told, {"start": model})
 
 
-def whole(profile, task, m):
+def whole(profile: str, task: str, m: int) -> Spec:
     return grids.teacher(profile, task)
 
 
-def distilled(profile, task, m):
+def distilled(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of the whole model by the two stages of the cut models.
 
     It is the method of width with nothing cut.
@@ -143,7 +167,7 @@ def distilled(profile, task, m):
     return ghostbert.student(profile, task, HEADS)
 
 
-def listed(profile, task, m, name):
+def listed(profile: str, task: str, m: int, name: str) -> Spec:
     """Return the Spec of a student by a module of lib.methods.
 
     Where the module has `scores`, they rank on the rows that `width` is ranked on.
@@ -166,7 +190,7 @@ class Method:
     """A Method is a method of the frontier, with a point at each budget."""
 
     kind: str  # It is "whole", "paper", "control" or "combination".
-    make: Callable  # It is f(profile name, task, m) -> Spec.
+    make: Callable[[str, str, int], Spec]  # It is f(profile name, task, m) -> Spec.
     # Each layer keeps a "width", "all" of it, or what a search "found". Another name is that of a
     # network of EfficientBERT, or of a module of lib.methods.
     keeps: str = "width"
@@ -174,11 +198,11 @@ class Method:
     once: bool = False  # The method has one point instead of one at each budget.
 
 
-def _network(name, kind="paper"):
+def _network(name: str, kind: str = "paper") -> Method:
     return Method(kind, partial(net, name=name), name, once=True)
 
 
-def _pruned(model):
+def _pruned(model: str) -> Method:
     return Method("paper", partial(fine_pruned, model=model), "all")
 
 
@@ -203,7 +227,7 @@ TABLE = {  # The page's tables have this order.
 } | {title: Method("control", partial(listed, name=name), name) for title, name in METHODS.items()}
 
 
-def budgets(profile, name, wanted=()):
+def budgets(profile: str, name: str, wanted: Sequence[int] = ()) -> Sequence[int]:
     """Return the budgets of a method, in twelfths: the wanted ones, or the profile's.
 
     Only those are returned that the encoder's heads can have and a search can reach. A method of
@@ -212,7 +236,7 @@ def budgets(profile, name, wanted=()):
     method = TABLE[name]
     if method.once:
         return (0,)
-    there = ghostbert.possible(profile, tuple(wanted) or S.BUDGETS[profile])
+    there = ghostbert.possible(profile, tuple(wanted) or BUDGETS[profile])
     if method.keeps == "found" and grids.asked(profile):
         return []  # No search reads passages.
     low = nas.least(profile) * HEADS if method.keeps == "found" else 0
@@ -222,7 +246,7 @@ def budgets(profile, name, wanted=()):
 # ---- COST
 
 
-def flops(profile, name, m, architecture=None):
+def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> int:
     """Return the FLOPs of one forward pass of 128 tokens.
 
     Counted are matrix products and convolutions, with the pooler. architecture: the architecture
@@ -231,8 +255,9 @@ def flops(profile, name, m, architecture=None):
     base, method = shape(profile), TABLE[name]
     if method.keeps in efficientbert.NETS:
         own = efficientbert.scaled(method.keeps, profile)
-        return 2 * S.TOKENS * macs(own) + 2 * own.hidden**2
+        return 2 * TOKENS * macs(own) + 2 * own.hidden**2
     if method.keeps == "found":
+        assert architecture is not None
         kept = gated.counts(architecture)
     else:
         pairs = {
@@ -244,11 +269,11 @@ def flops(profile, name, m, architecture=None):
     return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile))
 
 
-def label(model, m):
+def label(model: str, m: int) -> str:
     return f"{model} {m}/{HEADS}" if m else model
 
 
-def named(frame):
+def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the models of a collected grid, by method and budget.
 
     The method stands alone in the column `method`.
@@ -258,8 +283,8 @@ def named(frame):
     return frame.assign(method=frame["model"], model=list(names))
 
 
-def points(frame, profile):
-    """Return one line for each model and task of a collected grid, as a DataFrame.
+def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
+    """Return one line for each model and task of a collected grid.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples, and ends at
     100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with
@@ -272,6 +297,7 @@ def points(frame, profile):
     searches = frame[frame["kind"] == "search"].to_dict("records")
     found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
     for task, there in compare.there(named(frame)).groupby("task", sort=False):
+        assert isinstance(task, str)
         column, start = grids.metrics(profile)[task][0], len(lines)
         for model, rows in there.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]
@@ -282,13 +308,15 @@ def points(frame, profile):
             line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
             line |= {"low": 100 + score.low, "high": min(100 + score.high, 100.0)}
-            lines.append(line | dict(zip(S.AXES, np.mean([*each], 0), strict=True)))
+            lines.append(line | dict(zip(AXES, np.mean([*each], 0), strict=True)))
         for line in lines[start:]:
             line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
     return pd.DataFrame(lines)
 
 
-def costs(profile, row, architecture):
+def costs(
+    profile: str, row: Mapping[str, Any], architecture: Json | None
+) -> tuple[float, float, float]:
     """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES.
 
     architecture: as in `flops`.
@@ -300,18 +328,18 @@ def costs(profile, row, architecture):
     return forward / 1e6, weights / 1e6, (*stored, 4 * row["parameters"])[0] / 1e6
 
 
-def baseline(lines, flops):
+def baseline(lines: Iterable[Json], flops: float) -> Json | None:
     """Return the line of the narrowest plain model that has at least so many FLOPs.
 
     Plain models are cut to a width, or are the whole one, distilled alike. It is None where no
     model has so many.
     """
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
-    there = [line for line in both if S.SLACK * line["flops"] >= flops]
+    there = [line for line in both if SLACK * line["flops"] >= flops]
     return min(there, key=lambda line: line["flops"], default=None)
 
 
-def difference(frame, line, other, column):
+def difference(frame: pd.DataFrame, line: Json, other: Json | None, column: Column) -> Json:
     """Return columns of a line of `points` on the difference to a plain model, of one task.
 
     other: the line of that model, or None.
@@ -326,33 +354,34 @@ def difference(frame, line, other, column):
     return told | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
-def against_labels(column, run, seed):
+def against_labels(column: Column, run: Run, seed: int) -> stats.Pair:
     """Return the Pair of a run and the labels.
 
     Its difference is the score of the run less 100 points.
     """
-    labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
+    rows = compare.judged(run, column)
+    labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in stats.MARKS else labels
     return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
-def front(table, axis):
+def front(table: pd.DataFrame, axis: str) -> list[str]:
     """Return the models of a table of `points` that no model of at most their cost beats.
 
     Costs within EVEN count as equal. The cheapest model stands first.
     """
     ordered = table.sort_values([axis, "score"], ascending=[True, False], ignore_index=True)
-    best = [ordered.loc[ordered[axis] <= S.EVEN * c, "score"].idxmax() for c in ordered[axis]]
+    best = [ordered.loc[ordered[axis] <= EVEN * c, "score"].idxmax() for c in ordered[axis]]
     return list(ordered["model"][best == ordered.index])
 
 
-def whole_cost(table, axis):
+def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
     """Return the cost of the whole model in a table of `points`, or None if it is absent."""
     there = table.loc[table["method"] == "Whole", axis]
     return float(there.iloc[0]) if len(there) else None
 
 
-def recommended(table, axis, share):
+def recommended(table: pd.DataFrame, axis: str, share: float) -> dict[Hashable, Any] | None:
     """Return the line of `points` with the best score under a cost limit.
 
     The limit is this share of the whole model's cost, and SLACK; of equal scores the cheapest
@@ -362,5 +391,5 @@ def recommended(table, axis, share):
     whole = whole_cost(table, axis)
     if whole is None:
         raise Refused("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= S.SLACK * share * whole].sort_values(axis)
+    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

@@ -6,46 +6,83 @@ their first recorded run. The pages list each difference
 (`data/published/ghostbert/deviations.toml`). The module is free of torch.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from lib.core.names import Refused
-from lib.core.options import Distil, Ghost
+from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, plain
+from lib.core.types import Json
 from lib.measure import cost
 from lib.papers import grids, published
 from lib.papers.grids import LABELS, common, shape, teacher
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 # ---- SETTINGS
 
 S = grids.settings("ghostbert")
-__getattr__ = S.__getattribute__  # So ghostbert.SEEDS is the table SEEDS.
+# These are the tables of ghostbert.toml, which says what each is.
+WIDTHS: tuple[int, ...] = S.WIDTHS
+MODELS: tuple[str, ...] = S.MODELS
+WHOLE: tuple[str, ...] = S.WHOLE
+LONG: tuple[str, ...] = S.LONG
+FIVE: tuple[str, ...] = S.FIVE
+PRUNED: tuple[str, ...] = S.PRUNED
+KERNELS: tuple[int, ...] = S.KERNELS
+TIMES: int = S.TIMES
+FEATURES: tuple[int, ...] = S.FEATURES
+NAMES: dict[str, tuple[str, str]] = S.NAMES
+TASKS: dict[str, tuple[str, ...]] = S.TASKS
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+SAMPLED: dict[str, tuple[str, ...]] = S.SAMPLED
+SWEPT: dict[str, tuple[str, ...]] = S.SWEPT
+SWEPT_SEEDS: dict[str, tuple[int, ...]] = S.SWEPT_SEEDS
+CUT: dict[str, tuple[int, ...]] = S.CUT
+SWEPT_CUT: dict[str, tuple[int, ...]] = S.SWEPT_CUT
+AUGMENTED: dict[str, bool] = S.AUGMENTED
+CACHED: dict[str, bool] = S.CACHED
+TWICE: dict[str, bool] = S.TWICE
+LONGER: dict[str, tuple[int, ...]] = S.LONGER
+TAPS: dict[str, float] = S.TAPS
+ONE_LENGTH: dict[str, int] = S.ONE_LENGTH
+DISTIL: dict[str, Train] = S.DISTIL
+FINETUNE: dict[str, Train] = S.FINETUNE
+IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
+GHOST: Json = S.GHOST
+ABLATIONS: dict[str, Json] = S.ABLATIONS
+POSITIONS: dict[str, Json] = S.POSITIONS
 HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
 DEVIATIONS = published.deviations("ghostbert")
 # Names of rows with another training end so.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
-tasks = partial(grids.tasks, own=S.TASKS)
+tasks = partial(grids.tasks, own=TASKS)
 picked = grids.picked
-seeds = partial(grids.seeds, own=S.SEEDS)
-sampled = partial(grids.tasks, own=S.SAMPLED)
-swept = partial(grids.tasks, own=S.SWEPT)
-swept_seeds = partial(grids.seeds, own=S.SWEPT_SEEDS)
+seeds = partial(grids.seeds, own=SEEDS)
+sampled = partial(grids.tasks, own=SAMPLED)
+swept = partial(grids.tasks, own=SWEPT)
+swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
 
 
-def five(profile, wanted=()):
+def five(profile: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the tasks of the tables of five tasks, as far as `swept` has them."""
-    return tasks(profile, wanted or [name for name in swept(profile) if name in S.FIVE])
+    return tasks(profile, wanted or [name for name in swept(profile) if name in FIVE])
 
 
-def parts(family="bert"):
+def parts(family: str = "bert") -> int:
     """Return how many parts a whole width has: the heads of the paper's model of a kind."""
     return shape("paper", family).heads
 
 
-def kept(profile, m, family="bert"):
+def kept(profile: str, m: int, family: str = "bert") -> int:
     """Return the number of heads that an encoder keeps at a width of m parts.
 
     Raises Refused, naming the possible widths, where that is no whole number from 1 to all, and
@@ -59,7 +96,7 @@ def kept(profile, m, family="bert"):
     return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 
-def possible(profile, wanted):
+def possible(profile: str, wanted: Sequence[int]) -> tuple[int, ...]:
     """Return those of the wanted widths that the heads of an encoder can have.
 
     Raises Refused where there is none.
@@ -69,28 +106,30 @@ def possible(profile, wanted):
     return there or (kept(profile, wanted[0]),)
 
 
-def widths(profile, wanted=()):
+def widths(profile: str, wanted: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables over widths, in twelfths.
 
     Those that the heads cannot have are left out.
     """
-    return possible(profile, tuple(wanted) or S.CUT[profile])
+    return possible(profile, tuple(wanted) or CUT[profile])
 
 
-def swept_widths(profile, wanted=()):
+def swept_widths(profile: str, wanted: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables that change one thing at a time."""
-    return possible(profile, tuple(wanted) or S.SWEPT_CUT[profile])
+    return possible(profile, tuple(wanted) or SWEPT_CUT[profile])
 
 
 # ---- SPECS
 
 
-def ghost(profile, **changes):
+def ghost(profile: str, **changes: Any) -> Ghost:
     """Return the paper's ghost module (section 2.1); changes: fields with other values."""
-    return Ghost(**S.GHOST | {"mask": profile != "paper"} | changes)
+    return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def operation(profile, task, m, ghosts, family="bert"):
+def operation(
+    profile: str, task: str, m: int, ghosts: Ghost | None, family: str = "bert"
+) -> tuple[list[Json], dict[str, Spec]]:
     """Return (surgery, inputs) that make a student of a width of m parts out of a fine-tuned
     teacher.
 
@@ -103,7 +142,7 @@ def operation(profile, task, m, ghosts, family="bert"):
     if pruned:
         whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
         surgery.append({"op": "cut", "heads": heads} | whole)
-        ranked = common(profile, task, importance=S.IMPORTANCE[profile])
+        ranked = common(profile, task, importance=IMPORTANCE[profile])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
     if ghosts:
         ghosts.fits(pruned)
@@ -111,7 +150,7 @@ def operation(profile, task, m, ghosts, family="bert"):
     return surgery, inputs
 
 
-def padded(train, tokens):
+def padded(train: Train, tokens: int) -> Train:
     """Return the settings with every row padded to one number of tokens.
 
     0 leaves the settings as they are.
@@ -120,44 +159,53 @@ def padded(train, tokens):
 
 
 def finetuned(
-    profile, task, start, tokens=0, targets=LABELS, taught_by=None, ghosts=True, taps=0.0
-):
+    profile: str,
+    task: str,
+    start: Spec,
+    tokens: int = 0,
+    targets: Targets = LABELS,
+    taught_by: Spec | None = None,
+    ghosts: bool = True,
+    taps: float = 0.0,
+) -> Spec:
     """Return the Spec of the last stage (section 2.3): a model `start` learns from its targets.
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
     ghosts: whether it has ghosts; without, it has no taps that could have a rate of their own.
     taps: learning rate of the taps; 0 means the profile's.
     """
-    train = padded(S.FINETUNE[profile], tokens)
+    train = padded(FINETUNE[profile], tokens)
     train = replace(train, taps=(taps or train.taps) if ghosts else 0.0)
     inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
     return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
 
 
-def distillation(profile, task, lr=0.0, ghosts=True, times=1, taps=0.0):
+def distillation(
+    profile: str, task: str, lr: float = 0.0, ghosts: bool = True, times: int = 1, taps: float = 0.0
+) -> Train:
     """Return the settings of the distillation stage of a task.
 
     times: multiple of the profile's epochs. A learning rate of 0 means the profile's. ghosts, taps:
     as in `finetuned`.
     """
-    train = S.DISTIL[profile]
-    epochs = 1 if profile == "paper" and task in S.LONG else train.epochs
+    train = DISTIL[profile]
+    epochs = 1 if profile == "paper" and task in LONG else train.epochs
     taps = (taps or train.taps) if ghosts else 0.0
     return replace(train, epochs=times * epochs, lr=lr or train.lr, taps=taps)
 
 
 def student(
-    profile,
-    task,
-    heads,
-    ghosts=None,
-    family="bert",
-    augmented=None,
-    targets=LABELS,
-    lr=0.0,
-    times=1,
-    taps=0.0,
-):
+    profile: str,
+    task: str,
+    heads: int,
+    ghosts: Ghost | None = None,
+    family: str = "bert",
+    augmented: bool | None = None,
+    targets: Targets = LABELS,
+    lr: float = 0.0,
+    times: int = 1,
+    taps: float = 0.0,
+) -> Spec:
     """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned.
 
     See section 2.3. ghosts: its Ghost; None is the pruned baseline, made by the same procedure.
@@ -168,9 +216,9 @@ def student(
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     train = distillation(profile, task, lr, bool(ghosts), times, taps)
     tokens = ghosts.tokens if ghosts else 0
-    if S.AUGMENTED[profile] if augmented is None else augmented:
+    if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
-    elif S.CACHED[profile] and not tokens and not grids.asked(profile):
+    elif CACHED[profile] and not tokens and not grids.asked(profile):
         read = distillation(profile, task, ghosts=False)  # States do not depend on any rate.
         kept = common(profile, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
@@ -181,7 +229,14 @@ def student(
     return finetuned(profile, task, start, tokens, targets, taught_by, bool(ghosts), taps)
 
 
-def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
+def labelled(
+    profile: str,
+    task: str,
+    heads: int,
+    ghosts: Ghost | None = None,
+    family: str = "bert",
+    lr: float = 0.0,
+) -> Spec:
     """Return the Spec of the control of a student: cut alike, it learns the labels in both stages.
 
     Epochs, rates and steps are those of the student, so what the student has above it is due to the
@@ -194,7 +249,7 @@ def labelled(profile, task, heads, ghosts=None, family="bert", lr=0.0):
     return finetuned(profile, task, Spec("finetune", first, {"start": start}), ghosts=bool(ghosts))
 
 
-def controls(profile, ghosts, lr=0.0):
+def controls(profile: str, ghosts: Ghost, lr: float = 0.0) -> dict[str, Callable[..., Spec]]:
     """Return {row of Table 4: f(profile, task, m) -> its Spec} of the controls at a profile.
 
     They are the model without ghosts, and both models with labels in both stages. Only the profiles
@@ -205,36 +260,36 @@ def controls(profile, ghosts, lr=0.0):
         f"Prune{AGAIN}": partial(labelled, lr=lr),
         f"GhostBERT{AGAIN}": partial(labelled, ghosts=ghosts, lr=lr),
     }
-    return made if S.TWICE[profile] else {}
+    return made if TWICE[profile] else {}
 
 
-def whole_controls(profile):
+def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
     """Return {(width, row of Figure 1): f(profile, task) -> its Spec} of its controls at a profile.
 
     Half of the model and the whole model learn the labels in both stages, for as many steps at the
     same rates as those that are distilled. Only the profiles in TWICE have them.
     """
-    there = S.TWICE[profile] and not isinstance(profile, grids.Own)
+    there = TWICE[profile] and not isinstance(profile, grids.Own)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if there else {}
     return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
 
 
-def fair(profile, widths):
+def fair(profile: str, widths: Iterable[int]) -> dict[tuple[int, str], Callable[..., Spec]]:
     """Return {(width, row of Table 3): f(profile, task) -> its Spec} of models with more training.
 
     One pair is distilled TIMES as long, at the widths of LONGER. In one row the taps of ghosts have
     the rate of TAPS, where there is one.
     """
-    made, longer = {}, () if isinstance(profile, grids.Own) else S.LONGER[profile]
+    made, longer = {}, () if isinstance(profile, grids.Own) else LONGER[profile]
     for m in (m for m in widths if m in longer):
-        for name in S.MODELS:
-            made[m, name + MORE] = partial(named, m=m, model=name, times=S.TIMES)
-        if taps := S.TAPS[profile]:
+        for name in MODELS:
+            made[m, name + MORE] = partial(named, m=m, model=name, times=TIMES)
+        if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(named, m=m, model="Ghost", taps=taps)
     return made
 
 
-def augmentations(profile, tasks, seed):
+def augmentations(profile: str, tasks: Iterable[str], seed: int) -> list[Row]:
     """Return rows of the augmented texts of some tasks, made once or, where it draws, at a seed."""
     made = {task: grids.augmentation(profile, task) for task in tasks}
     return [
@@ -243,7 +298,7 @@ def augmentations(profile, tasks, seed):
     ]
 
 
-def named(profile, task, m, model, family="bert", **more):
+def named(profile: str, task: str, m: int, model: str, family: str = "bert", **more: Any) -> Spec:
     """Return the Spec of a model by its name.
 
     "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, "Prune" or "Distilled" a student
@@ -255,18 +310,20 @@ def named(profile, task, m, model, family="bert", **more):
     return student(profile, task, m, module, family, **more)
 
 
-def untrained(profile, task, heads, ghosts, family="bert"):
+def untrained(
+    profile: str, task: str, heads: int, ghosts: Ghost | None, family: str = "bert"
+) -> Spec:
     """Return the Spec of a student before training: cut, with its ghosts as drawn."""
     surgery, inputs = operation(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
-def undistilled(profile, task, heads, ghosts):
+def undistilled(profile: str, task: str, heads: int, ghosts: Ghost | None) -> Spec:
     """Return the Spec of a model that is cut, gets ghosts, and learns the labels alone."""
     return finetuned(profile, task, untrained(profile, task, heads, ghosts))
 
 
-def distillations(rows):
+def distillations(rows: Iterable[Row]) -> list[Row]:
     """Return the rows of the distillations behind some students, each with that Spec.
 
     They have the labels of their students, and no score: measures read them.
@@ -282,14 +339,14 @@ def distillations(rows):
 # ---- AXES
 
 
-def convolutions(profile):
+def convolutions(profile: str) -> dict[str, Json]:
     """Return {row of Table 5: fields of its Ghost}.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that
     one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
     leaves this open.
     """
-    tied = {"softmax_over": "inputs", "tokens": S.ONE_LENGTH[profile]}
+    tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
     return {
         "Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
         "Conv1D_F": {"kind": "conv1d_f", **tied},
@@ -301,17 +358,17 @@ def convolutions(profile):
 # ---- TABLES
 
 
-def lines_of_table_1(widths):
+def lines_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
     """Return {name: (family, model, heads)} of the rows of Table 1 and of the control.
 
     They are in the order of the table.
     """
     lines = {}
-    for family, (name, ghosted) in S.NAMES.items():
+    for family, (name, ghosted) in NAMES.items():
         heads = parts(family)
         lines[name] = family, "Plain", heads
         lines[f"{name}, distilled"] = family, "Distilled", heads
-        for m in (heads, *(widths if family in S.PRUNED else ())):
+        for m in (heads, *(widths if family in PRUNED else ())):
             lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
     return lines
 
@@ -319,7 +376,7 @@ def lines_of_table_1(widths):
 # ---- COST COLUMNS
 
 
-def costs(family, model, m):
+def costs(family: str, model: str, m: int) -> tuple[int, int, int]:
     """Return (FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a network at
     `paper`.
 
@@ -331,7 +388,9 @@ def costs(family, model, m):
     return printed, cost.flops(base, heads=m, ghost=module), cost.parameters(base, m, module)
 
 
-def cost_cells(unit, text, as_printed, true):
+def cost_cells(
+    unit: str, text: str, as_printed: int | None, true: int | None
+) -> dict[tuple[str, str], str]:
     """Return three cells of a row: {(unit, "printed", "by its rule" or "true"): text}.
 
     unit: "GFLOPs" or "M parameters". text: the printed cell. as_printed, true: counts by the
@@ -342,7 +401,9 @@ def cost_cells(unit, text, as_printed, true):
     return {(unit, "printed"): text, (unit, "by its rule"): shown, (unit, "true"): exact}
 
 
-def module_costs(modules, widths, printed):
+def module_costs(
+    modules: Mapping[str, Ghost], widths: Iterable[int], printed: pd.DataFrame
+) -> dict[tuple[str, str], dict[tuple[str, str], str]]:
     """Return rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
 
     modules: {label: Ghost}. printed: a published table with its costs, indexed by ("1/12", label).

@@ -11,23 +11,26 @@ where rows and encoder come from instead. So no paper knows of it: `described` d
 
 import os
 import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Self, TypeVar
 
 from lib import data
 from lib.core import disk, options, paths
 from lib.core.names import Absent, Refused, known
-from lib.core.options import Augment, Numerics, Targets, Train
+from lib.core.options import Augment, Numerics, Span, Targets, Train
 from lib.core.spec import Spec
+from lib.core.types import Json
 from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
 from lib.measure.cost import CONFIG, SHAPES, Shape, configured
 
 
-def settings(name):
+def settings(name: str) -> SimpleNamespace:
     """Return the tables of a TOML file of this folder, as attributes.
 
     A table below the name of an option (lib.core.options), such as [Train.TEACHER], holds such an
@@ -52,16 +55,34 @@ def settings(name):
 
 FOLDER = Path(__file__).parent
 S = settings("grids")
-__getattr__ = S.__getattribute__  # So grids.ROWS is the table ROWS.
+# These are the tables of grids.toml, which says what each is.
+DRAWN: tuple[str, ...] = S.DRAWN
+SECOND: str = S.SECOND
+STEPS: int = S.STEPS
+HELD_OUT: dict[str, int] = S.HELD_OUT
+ROWS: dict[str, dict[str, int]] = S.ROWS
+TEACHER: dict[str, Train] = S.TEACHER
+SPAN: dict[str, Span] = S.SPAN
+TRIES: dict[str, int] = S.TRIES
+UNSEEN: dict[str, dict[str, dict[str, int]]] = S.UNSEEN
+LEVEL: dict[str, dict[str, float]] = S.LEVEL
+CHECKPOINTS: dict[str, dict[str, str]] = S.CHECKPOINTS
+MOST: dict[str, int] = S.MOST
+TOY: Json = S.TOY
+LEARNING: Json = S.LEARNING
 
 
-DEVICE = os.environ.get("DEVICE", "")  # All runs have this device: "" is the CPU, "cuda" a GPU.
+# All runs have this device: "" is the CPU, "cuda" a GPU.
+DEVICE: Any = os.environ.get("DEVICE", "")
 
 # Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
     name: SimpleNamespace(name=name, numerics=Numerics(told["dtype"], 1, DEVICE), **told)
     for name, told in S.PROFILES.items()
 }
+
+Value = TypeVar("Value")
+Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 
 # ---- A READER'S DATA AND MODEL
 FAMILIES = ("bert", "roberta", "electra", "mpnet")
@@ -72,13 +93,13 @@ PARAMETERS = ("profile", "data", "model")  # Notebooks and commands have these p
 NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")
 
 
-def profile_of(name):
+def profile_of(name: str) -> SimpleNamespace:
     """Return the profile of a name. Raises Refused naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
 
 
-def checkpoint(name):
+def checkpoint(name: str) -> Spec:
     """Return the Spec of a published checkpoint.
 
     Its seed is pinned, because all replicates start from it.
@@ -87,18 +108,18 @@ def checkpoint(name):
     return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
 
 
-def families(name):
+def families(name: str) -> tuple[str, ...]:
     """Return the kinds of encoder that a profile has.
 
     A reader's model is of one kind. An MPNet, which no paper has, stands for a BERT.
     """
     if folder := of(name, "model"):
         kind = shape_of(folder).family
-        return (kind if kind in S.CHECKPOINTS["paper"] else "bert",)
-    return tuple(S.CHECKPOINTS.get(profile_of(name).name, ("bert",)))
+        return (kind if kind in CHECKPOINTS["paper"] else "bert",)
+    return tuple(CHECKPOINTS.get(profile_of(name).name, ("bert",)))
 
 
-def backbone(name, family="bert"):
+def backbone(name: str, family: str = "bert") -> Spec:
     """Return the Spec of the encoder that a profile's models of a kind start from.
 
     A reader's model stands for every kind. Raises Refused for a kind that the profile does not
@@ -107,34 +128,34 @@ def backbone(name, family="bert"):
     if folder := of(name, "model"):
         return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
-    return toy_backbone() if name == "toy" else checkpoint(S.CHECKPOINTS[name][family])
+    return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
 
 
-def started(profile, name):
+def started(profile: str, name: str) -> Spec:
     """Return the Spec of a published checkpoint, or of the reader's model in its place."""
     return backbone(profile) if of(profile, "model") else checkpoint(name)
 
 
-def toy_backbone():
+def toy_backbone() -> Spec:
     """Return the Spec of the small encoder, pre-trained on generated text."""
-    told = {"train": Train(**S.LEARNING), "numerics": PROFILES["toy"].numerics}
-    return Spec("pretrain", S.TOY | told, seed=0)
+    told = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", TOY | told, seed=0)
 
 
-def untrained():
+def untrained() -> Spec:
     """Return the Spec of the small encoder with random weights."""
-    return Spec("pretrain", S.TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
+    return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
-def shape(name, family="bert"):
+def shape(name: str, family: str = "bert") -> Shape:
     """Return the Shape of the encoder of a profile and a kind, as cost formulas take it."""
     if folder := of(name, "model"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
-        return SHAPES[S.CHECKPOINTS[name][family].removesuffix("-uncased")]
-    sizes = (S.TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
-    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, S.TOY["model"]["hidden"])
+        return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
+    layers, hidden, heads, ffn = (TOY["model"][n] for n in ("layers", "hidden", "heads", "ffn"))
+    return Shape("bert", layers, hidden, heads, ffn, len(grammar.vocabulary()), 128, 2, hidden)
 
 
 class Own(str):
@@ -144,7 +165,10 @@ class Own(str):
     Raises Refused for data without a model at toy.
     """
 
-    def __new__(cls, profile, data="", model=""):
+    data: str
+    model: str
+
+    def __new__(cls, profile: str, data: str = "", model: str = "") -> Self:
         self = super().__new__(cls, profile)
         self.data, self.model = data and own.task(data).name, model and folder(model)
         if data and profile == "toy" and not model:
@@ -152,16 +176,16 @@ class Own(str):
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
         return self
 
-    def __str__(self):
+    def __str__(self) -> str:
         named = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
         return f"{self[:]}, own {named}"
 
     @property
-    def task(self):
+    def task(self) -> str:
         """Return what tables call the reader's task, or "" where the tasks are the profile's."""
         return own.title(self.data) if self.data else ""
 
-    def about(self):
+    def about(self) -> list[str]:
         """Return sentences for a page on what is the reader's.
 
         The first one is for captions.
@@ -170,7 +194,7 @@ class Own(str):
         named += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(named)}."]
         if self.data:
-            there, most = data.splits("own", self.data), S.MOST[self]
+            there, most = data.splits("own", self.data), MOST[self]
             rows = f"{len(there['train']):,} training and {len(there['dev']):,} development rows"
             capped = f", trained on {most:,} of them" * bool(0 < most < len(there["train"]))
             lines.append(f"The data have {rows}{capped}.")
@@ -178,12 +202,12 @@ class Own(str):
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def named(profile, data="", model=""):
+def named(profile: str, data: str = "", model: str = "") -> str:
     """Return the profile's name, as an `Own` where data or model are given."""
     return Own(profile, data, model) if data or model else profile
 
 
-def meant(values):
+def meant(values: Mapping[str, Any]) -> str:
     """Return the profile's name that the parameters of a notebook mean.
 
     values: {parameter: value}. A notebook without `data` may use `model` for something else, so its
@@ -193,45 +217,45 @@ def meant(values):
     return named(*(values.get(name, "") for name in told))
 
 
-def values(profile):
+def values(profile: str) -> dict[str, str]:
     """Return the parameters of a notebook that mean a profile's name."""
     own = {name: of(profile, name) for name in PARAMETERS[1:]}
     return {"profile": profile[:]} | (own if isinstance(profile, Own) else {})
 
 
-def words(profile):
+def words(profile: str) -> list[str]:
     """Return the words of a command that mean a profile's name."""
     return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
 
 
-def of(profile, what):
+def of(profile: str, what: str) -> str:
     """Return the reader's `data`, `model` or `task` behind a profile's name, or "" without one."""
     return getattr(profile, what, "")
 
 
-def own_lines(profile):
+def own_lines(profile: str) -> list[str]:
     """Return sentences on the reader's data and model; none without them."""
     return profile.about() if isinstance(profile, Own) else []
 
 
-def own_digests(profile):
+def own_digests(profile: str) -> list[str]:
     """Return the digests of the reader's data and model, each "" where it is not given."""
     name, model = (of(profile, what) for what in PARAMETERS[1:])
     return [name and data.at_hand("own", name)[0], model and data.weights(model)]
 
 
-def own_rows(name, profile, wanted, held_out):
-    """Return (training rows or None for all, held-out rows) of a reader's task.
+def own_rows(name: str, profile: str, wanted: int | None, held_out: int) -> tuple[int, int]:
+    """Return (training rows, held-out rows) of a reader's task.
 
     Each is what is wanted, or as many as there are. At most a fifth of the training rows is held
     out.
     """
-    there, most = len(data.splits("own", name)["train"]), S.MOST[profile]
+    there, most = len(data.splits("own", name)["train"]), MOST[profile]
     held_out = min(held_out, there // 5)
     return min(wanted or most or there, most or there, there - held_out), held_out
 
 
-def folder(path):
+def folder(path: str | Path) -> str:
     """Return the full path of a reader's model.
 
     The path may be relative to the working folder or to the project. Raises FileNotFoundError where
@@ -246,7 +270,7 @@ def folder(path):
     return str(found)
 
 
-def shape_of(path):
+def shape_of(path: str | Path) -> Shape:
     """Return the Shape of a reader's model, from its config.json.
 
     Raises Refused for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for impossible sizes,
@@ -275,7 +299,9 @@ LABELS = Targets("hard")
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
-def tasks(profile, wanted=(), *, own):
+def tasks(
+    profile: str, wanted: Sequence[str] = (), *, own: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
     """Return the tasks of a page: the wanted ones, or a profile's out of `own`.
 
     own: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD, of
@@ -294,7 +320,9 @@ def tasks(profile, wanted=(), *, own):
     return tuple(wanted) or tuple(own[profile])
 
 
-def seeds(profile, wanted=(), *, own):
+def seeds(
+    profile: str, wanted: Sequence[int] = (), *, own: Mapping[str, Sequence[int]]
+) -> tuple[int, ...]:
     """Return the seeds of a page: the wanted ones, or a profile's out of `own`.
 
     own: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
@@ -303,7 +331,9 @@ def seeds(profile, wanted=(), *, own):
     return tuple(wanted) or tuple(own[profile])
 
 
-def picked(what, options, wanted=()):
+def picked(
+    what: str, options: Mapping[str, Value], wanted: Collection[str] = ()
+) -> dict[str, Value]:
     """Return {label: value} of the wanted labels, or of all.
 
     what: what a label names, for the message. Raises Refused naming the nearest label.
@@ -313,7 +343,7 @@ def picked(what, options, wanted=()):
     return {name: options[name] for name in options if name in (wanted or options)}
 
 
-def source(profile, task):
+def source(profile: str, task: str) -> str:
     """Return where a task's rows come from.
 
     They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at paper, for
@@ -325,12 +355,14 @@ def source(profile, task):
     return "squad" if task in SQUAD else "senteval" if profile == "paper" else "treebank"
 
 
-def dataset(profile, task):
+def dataset(profile: str, task: str) -> Json:
     """Return the descriptor of a task's rows at a profile."""
-    return described(profile, task, S.ROWS[profile].get(task), S.HELD_OUT[profile])
+    return described(profile, task, ROWS[profile].get(task), HELD_OUT[profile])
 
 
-def described(profile, task, rows, held_out=0, judged=True, **more):
+def described(
+    profile: str, task: str, rows: int | None, held_out: int = 0, judged: bool = True, **more: Any
+) -> Json:
     """Return the descriptor of training rows of a task, and of its unseen rows at a profile.
 
     rows: the number of training rows. held_out: how many of these score candidates. judged: whether
@@ -341,16 +373,23 @@ def described(profile, task, rows, held_out=0, judged=True, **more):
     if name := of(profile, "data"):
         own = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *own, **more)
-    more |= S.UNSEEN[profile].get(task, {}) if judged else {}
+    more |= UNSEEN[profile].get(task, {}) if judged else {}
     place = source(profile, task), task
-    if profile in S.DRAWN:
+    if profile in DRAWN:
         more["drawn"] = True
         pool = data.describe(*place, **more)["drawn"]["rows"]
         rows = min(rows or pool, pool - held_out)  # A task with fewer rows has all of them.
     return data.describe(*place, rows, held_out, **more)
 
 
-def common(profile, task, rows=None, /, spans=S.SPAN, **args):
+def common(
+    profile: str,
+    task: str,
+    rows: Json | None = None,
+    /,
+    spans: Mapping[str, Span] = SPAN,
+    **args: Any,
+) -> Json:
     """Return arguments of a step on a task: its rows, the numerics, and `args`.
 
     rows: a descriptor other than the profile's. spans: how each profile cuts the passages of a task
@@ -362,25 +401,25 @@ def common(profile, task, rows=None, /, spans=S.SPAN, **args):
     return own | args
 
 
-def asked(profile):
+def asked(profile: str) -> Span | None:
     """Return how the passages of a reader's questions are cut; None for other tasks."""
     name = of(profile, "data")
-    return S.SPAN[profile] if name and data.task("own", name).span else None
+    return SPAN[profile] if name and data.task("own", name).span else None
 
 
-def lengthened(profile, train):
+def lengthened(profile: str, train: Training) -> Training:
     """Return the settings of a training.
 
     If a reader's rows are few, it has so many epochs that it has at least STEPS steps.
     """
     name = of(profile, "data")
-    if not name or isinstance(train, dict):  # A dict is of a finished Spec.
+    if not name or isinstance(train, dict):
         return train
-    rows = own_rows(name, profile, None, S.HELD_OUT[profile])[0]
-    return replace(train, epochs=max(train.epochs, ceil(S.STEPS * train.batch / rows)))
+    rows = own_rows(name, profile, None, HELD_OUT[profile])[0]
+    return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
 
 
-def clock(runs, length, batch):
+def clock(runs: int, length: int, batch: int) -> Json:
     """Return arguments of step latency beside its models, for one thread.
 
     runs: turns. length: tokens of a row. batch: rows of a pass.
@@ -389,37 +428,43 @@ def clock(runs, length, batch):
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
-def span(profile, task, spans=S.SPAN):
+def span(profile: str, task: str, spans: Mapping[str, Span] = SPAN) -> Span | None:
     """Return how the passages of a task of spans are cut; None for other tasks."""
     return spans[profile] if task in SQUAD else asked(profile)
 
 
-def teacher(profile, task, family="bert", train=None, spans=S.SPAN):
+def teacher(
+    profile: str,
+    task: str,
+    family: str = "bert",
+    train: Train | None = None,
+    spans: Mapping[str, Span] = SPAN,
+) -> Spec:
     """Return the Spec of the fine-tuned whole model.
 
     It is the teacher and the start of many students, and the plain row of most tables. train: a
     paper's settings. spans: as in `common`.
     """
-    told = {"train": train or S.TEACHER[profile], "targets": LABELS}
+    told = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
     return Spec("finetune", common(profile, task, spans=spans, **told), start)
 
 
-def augmentation(profile, task, rows=None):
+def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
     """Return the Spec of training rows, and of others beside them in which a BERT replaced words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
     once for all seeds; at the profiles in DRAWN each seed makes those of its rows. rows: descriptor
     of rows other than the profile's.
     """
-    tries = S.TRIES.get(task, 30) if profile == "paper" else 1
+    tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile, task, rows, augment=options)
-    pinned = None if profile in S.DRAWN else 0
+    pinned = None if profile in DRAWN else 0
     return Spec("augment", args, {"language_model": backbone(profile)}, seed=pinned)
 
 
-def metrics(profile, printed=()):
+def metrics(profile: str, printed: Collection[Column] = ()) -> dict[str, tuple[Column, ...]]:
     """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
     They are the columns that the paper prints, and the first metric of other tasks. At mini and
@@ -431,6 +476,7 @@ def metrics(profile, printed=()):
     own = profile_of(profile).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]
     tasks = {name: task for each in sources for name, task in data.tasks(each).items()}
+    found: dict[str, tuple[Column, ...]]
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)

@@ -5,23 +5,65 @@ of `paper` are the printed ones, and TinyBERT's where the report is silent. `toy
 values of their own, each chosen once, before the first recorded run. The module is free of torch.
 """
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, Literal
 
 from lib.core.names import Refused, known
-from lib.core.options import Gates, Objective
+from lib.core.options import Gates, Objective, Perceptron, Train
+from lib.core.rows import Row
 from lib.core.spec import Output, Spec
+from lib.core.types import Json
 from lib.measure import gated
+from lib.measure.compare import Column
 from lib.papers import grids, published
 from lib.papers.grids import backbone, shape, started
 
 # ---- SETTINGS
 
 S = grids.settings("nas")
-__getattr__ = S.__getattribute__  # So nas.SEEDS is the table SEEDS.
+# These are the tables of nas.toml, which says what each is.
+MAIN: str = S.MAIN
+RATIOS: tuple[float, ...] = S.RATIOS
+TIMES: int = S.TIMES
+LONG: tuple[str, ...] = S.LONG
+TEN: tuple[str, ...] = S.TEN
+AUGMENTED: tuple[str, ...] = S.AUGMENTED
+COLUMNS: tuple[Column, ...] = S.COLUMNS
+TARGETS: tuple[float, ...] = S.TARGETS
+TASKS: dict[str, tuple[str, ...]] = S.TASKS
+SIZED: dict[str, tuple[float, ...]] = S.SIZED
+LONGER: dict[str, tuple[float, ...]] = S.LONGER
+TAUGHT: dict[str, tuple[float, ...]] = S.TAUGHT
+DIGITS_REPORTED: dict[str, bool] = S.DIGITS_REPORTED
+RANDOM: dict[str, tuple[str, ...]] = S.RANDOM
+PAIR: dict[str, tuple[str, ...]] = S.PAIR
+TRIO: dict[str, tuple[str, ...]] = S.TRIO
+TEST: dict[str, tuple[str, ...]] = S.TEST
+TINYBERTS: dict[str, tuple[str, ...]] = S.TINYBERTS
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+HEADLINES: dict[str, tuple[int, ...]] = S.HEADLINES
+REPEATS: dict[str, tuple[int, ...]] = S.REPEATS
+ROWS: dict[str, int] = S.ROWS
+TEACHER: dict[str, Train] = S.TEACHER
+SEARCH: dict[str, Train] = S.SEARCH
+INTERMEDIATE: dict[str, Train] = S.INTERMEDIATE
+PREDICTION: dict[str, Train] = S.PREDICTION
+MAGNITUDE: dict[str, Train] = S.MAGNITUDE
+TOY_MINI: Json = S.TOY_MINI
+IMAGES: dict[str, dict[str, str]] = S.IMAGES
+NETWORKS: dict[str, Perceptron] = S.NETWORKS
+CHECKPOINTS: dict[str, str] = S.CHECKPOINTS
+ROUNDS: dict[str, tuple[float, ...]] = S.ROUNDS
+TEACHING: dict[str, tuple[int, int]] = S.TEACHING
+STAGES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = S.STAGES
+WINNING: dict[str, float] = S.WINNING
+GATES: Json = S.GATES
+REPORTED: Json = S.REPORTED
 # Table 10 compares with another paper's accuracies. It is at their level, and names Pearson's
 # correlation alone.
-AGAINST_IMP = S.COLUMNS[0], S.COLUMNS[3]
+AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 
 DEVIATIONS = published.deviations("nas")
@@ -29,36 +71,36 @@ SMALL_TEACHER = published.deviations("nas", "small_teacher")
 DIGITS = published.deviations("nas", "digits")
 
 
-tasks = partial(grids.tasks, own=S.TASKS)  # Some tables take RANDOM, PAIR, TRIO or TEST.
-seeds = partial(grids.seeds, own=S.SEEDS)  # Some tables take HEADLINES or REPEATS.
+tasks = partial(grids.tasks, own=TASKS)  # Some tables take RANDOM, PAIR, TRIO or TEST.
+seeds = partial(grids.seeds, own=SEEDS)  # Some tables take HEADLINES or REPEATS.
 
 
-def gates(ratio=0.3, **changes):
+def gates(ratio: float = 0.3, **changes: Any) -> Gates:
     """Return the report's search at a target ratio of FLOPs; changes: other fields of Gates."""
-    return Gates(ratio=ratio, **S.GATES | changes)
+    return Gates(ratio=ratio, **GATES | changes)
 
 
 # ---- MODELS
 
 
-def general(profile, model=S.MAIN):
+def general(profile: str, model: str = MAIN) -> Spec:
     """Return the Spec of an encoder before any task.
 
     Raises Refused, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
-    known("model", model, S.CHECKPOINTS)
+    known("model", model, CHECKPOINTS)
     if profile == "paper":
-        return started(profile, S.CHECKPOINTS[model])
+        return started(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone(profile)
     if profile != "toy":
         raise Refused(
             f"model 'BERT-Mini' has no stand-in at profile {profile!r}: take 'toy' or 'paper'"
         )
-    return Spec("pretrain", backbone("toy").args | S.TOY_MINI, seed=0)
+    return Spec("pretrain", backbone("toy").args | TOY_MINI, seed=0)
 
 
-def whole(profile, task, model=S.MAIN, epochs=0):
+def whole(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> Spec:
     """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other than the
@@ -66,12 +108,12 @@ def whole(profile, task, model=S.MAIN, epochs=0):
     """
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled(profile, task, model)
-    train = paced(S.TEACHER, profile, task, () if task in S.TEN else S.LONG, epochs=epochs)
+    train = paced(TEACHER, profile, task, () if task in TEN else LONG, epochs=epochs)
     spec = grids.teacher(profile, task, train=train)
     return replace(spec, inputs={"start": general(profile, model)})
 
 
-def distilled(profile, task, model=S.MAIN, epochs=()):
+def distilled(profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()) -> Spec:
     """Return the Spec of TinyBERT on a task, distilled from BERT-base in two stages (Table 3).
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows (6.1.1).
@@ -81,7 +123,13 @@ def distilled(profile, task, model=S.MAIN, epochs=()):
     return stages(profile, task, start, guide, None, more, epochs, TINYBERT)
 
 
-def paced(settings, profile, task, long=S.LONG, **changes):
+def paced(
+    settings: Mapping[str, Train],
+    profile: str,
+    task: str,
+    long: Collection[str] = LONG,
+    **changes: Any,
+) -> Train:
     """Return the Train of a task, out of {profile: Train}.
 
     long: tasks of fewer epochs at `paper`. TinyBERT's code chooses the best model by both
@@ -90,23 +138,23 @@ def paced(settings, profile, task, long=S.LONG, **changes):
     train, changes = settings[profile], {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
-    few = {"epochs": 3} if profile == "paper" and task in long else {}
+    few: Json = {"epochs": 3} if profile == "paper" and task in long else {}
     return grids.lengthened(profile, replace(train, **few | changes))
 
 
-def rows(profile, task):
+def rows(profile: str, task: str) -> Json:
     """Return the descriptor of the rows of searches and retraining."""
-    if profile in S.ROWS:
-        return grids.described(profile, task, S.ROWS[profile])
+    if profile in ROWS:
+        return grids.described(profile, task, ROWS[profile])
     return grids.dataset(profile, task)
 
 
-def states(profile, kind="intermediate"):
+def states(profile: str, kind: Literal["intermediate", "two_stage"] = "intermediate") -> Objective:
     """Return the objective that matches attention scores and layer outputs."""
     return Objective(kind, attention=True, mask=profile != "paper")
 
 
-def variants(profile, task, wanted=True):
+def variants(profile: str, task: str, wanted: bool = True) -> Spec | None:
     """Return the Spec of augmented rows beside the rows of searches and retraining.
 
     It is None if they are not wanted.
@@ -115,15 +163,23 @@ def variants(profile, task, wanted=True):
 
 
 def searched(
-    profile, task, start=None, guide=None, objective=LOGITS, times=1, enlarged=False, lr=0.0, **gate
-):
+    profile: str,
+    task: str,
+    start: Spec | None = None,
+    guide: Spec | None = None,
+    objective: Objective = LOGITS,
+    times: int = 1,
+    enlarged: bool = False,
+    lr: float = 0.0,
+    **gate: Any,
+) -> Spec:
     """Return the Spec of a search in a model `start`, by default that of `whole`.
 
     Without a `guide` the model is its own teacher (5.5). times: multiple of the profile's epochs.
     enlarged: whether it sees augmented rows, at `paper` for one epoch (7.6). lr: learning rate; 0
     means the profile's. gate: fields of `gates`.
     """
-    start, train = start or whole(profile, task), paced(S.SEARCH, profile, task, lr=lr)
+    start, train = start or whole(profile, task), paced(SEARCH, profile, task, lr=lr)
     epochs = 1 if enlarged and profile == "paper" else train.epochs
     teacher = (guide or start) if objective.kind != "cross_entropy" else None
     told = {"train": replace(train, epochs=times * epochs), "objective": objective}
@@ -132,7 +188,7 @@ def searched(
     return Spec("nas_search", told, {"start": start, "teacher": teacher, "augmented": augmented})
 
 
-def drawn(start, search=None, **gate):
+def drawn(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
     """Return the Spec of a random architecture in a model, of the cost of a search (Table 5).
 
     search: the Spec of a search whose numbers of heads and neurons in each layer it keeps. So it
@@ -142,7 +198,16 @@ def drawn(start, search=None, **gate):
     return Spec("random_architecture", {"gates": gates(**gate)}, inputs)
 
 
-def stages(profile, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS):
+def stages(
+    profile: str,
+    task: str,
+    start: Spec,
+    guide: Spec,
+    search: Spec | None = None,
+    augmented: bool = False,
+    epochs: Sequence[int] = (),
+    objective: Objective = LOGITS,
+) -> Spec:
     """Return the Spec of two stages of distillation from `start`: states, then `objective`.
 
     search: the Spec that finds the architecture to train; None trains the whole model. epochs:
@@ -151,7 +216,7 @@ def stages(profile, task, start, guide, search=None, augmented=False, epochs=(),
     told = grids.common(profile, task, rows(profile, task))
     one, two = (
         told | {"train": paced(settings, profile, task, epochs=number)}
-        for settings, number in zip((S.INTERMEDIATE, S.PREDICTION), epochs or (0, 0), strict=True)
+        for settings, number in zip((INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True)
     )
     inputs = {"teacher": guide, "augmented": variants(profile, task, augmented)}
     architecture = Output("search", "architecture") if search else None
@@ -160,7 +225,15 @@ def stages(profile, task, start, guide, search=None, augmented=False, epochs=(),
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
-def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes):
+def pruned(
+    profile: str,
+    task: str,
+    model: str = MAIN,
+    objective: Objective = LOGITS,
+    augmented: bool = False,
+    kept: bool = False,
+    **changes: Any,
+) -> Spec:
     """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut and retrain.
 
     The fine-tuned model is the teacher. kept: whether retraining starts from the searched weights
@@ -171,7 +244,9 @@ def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=
     return stages(profile, task, found if kept else own, own, found, augmented)
 
 
-def random(profile, task, sized=False, lr=0.0, times=1, **gate):
+def random(
+    profile: str, task: str, sized: bool = False, lr: float = 0.0, times: int = 1, **gate: Any
+) -> Spec:
     """Return the Spec of a random architecture with the same retraining.
 
     sized: whether each layer keeps as many heads and neurons as the search of the same target
@@ -180,33 +255,36 @@ def random(profile, task, sized=False, lr=0.0, times=1, **gate):
     """
     own = whole(profile, task)
     search = searched(profile, task, own, lr=lr, **gate) if sized else None
-    each = (S.INTERMEDIATE[profile], S.PREDICTION[profile])
+    each = (INTERMEDIATE[profile], PREDICTION[profile])
     epochs = [times * train.epochs for train in each] if times > 1 else ()
     return stages(profile, task, own, own, drawn(own, search, **gate), epochs=epochs)
 
 
-def magnitude(profile, task, share, model="BERT-base", taught=False):
+def magnitude(
+    profile: str, task: str, share: float, model: str = "BERT-base", taught: bool = False
+) -> Spec:
     """Return the Spec of iterative magnitude pruning down to a share of the weights (Table 10).
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. taught:
     whether each round learns the logits of the dense model instead, as a searched network does.
     Raises Refused for a share that is no round's.
     """
-    known("kept share", share, S.ROUNDS[profile])
+    known("kept share", share, ROUNDS[profile])
     origin = general(profile, model)
-    dense = grids.teacher(profile, task, train=S.MAGNITUDE[profile])
+    dense = grids.teacher(profile, task, train=MAGNITUDE[profile])
     told = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = whole = replace(dense, inputs={"start": origin})
     if taught:
         told |= {"objective": LOGITS}
-    for kept in S.ROUNDS[profile]:
+    for kept in ROUNDS[profile]:
         inputs = {"start": spec, "origin": origin, "teacher": whole if taught else None}
         spec = Spec("imp", told | {"kept": kept}, inputs)
         if kept == share:
-            return spec
+            break
+    return spec
 
 
-def named(profile, task, model):
+def named(profile: str, task: str, model: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 % BERT-base".
 
     A network is retrained on augmented rows where the report does so, at `paper`.
@@ -214,37 +292,37 @@ def named(profile, task, model):
     share, _, base = model.rpartition(" % ")
     if not share:
         return whole(profile, task, model)
-    augmented = profile == "paper" and task in S.AUGMENTED
+    augmented = profile == "paper" and task in AUGMENTED
     return pruned(profile, task, base, augmented=augmented, ratio=int(share) / 100)
 
 
 # ---- WHAT GRIDS SHARE
 
 
-def label(ratio, kind="NAS"):
+def label(ratio: float, kind: str = "NAS") -> str:
     return f"{100 * ratio:.0f} % {kind}"
 
 
-def least(profile):
+def least(profile: str) -> float:
     """Return the share of the encoder's FLOPs that one head and one neuron in each layer leave."""
     of = shape(profile)
     one = gated.flops(of.hidden, of.hidden // of.heads, [{"heads": 1, "ffn": 1}] * of.layers)
     return one / gated.masked(of)
 
 
-def reachable(profile, ratios=()):
+def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
     """Return the ratios, by default RATIOS, that a search in the profile's encoder can reach.
 
     A small encoder can reach high ones alone. Raises Refused where it can reach none.
     """
-    ratios, low = ratios or S.RATIOS, least(profile)
+    ratios, low = ratios or RATIOS, least(profile)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
         raise Refused(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
     return there
 
 
-def architectures(grid):
+def architectures(grid: Iterable[Row]) -> list[Row]:
     """Return the rows of a grid that were found by a search or a draw, each with that Spec."""
     return [
         row.of(found)

@@ -8,12 +8,16 @@ such a profile has the rows of its lines, a page without a line has none, and th
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
+from pathlib import Path
+from typing import Any
 
 from lib.core import paths
+from lib.core.rows import Row
+from lib.core.types import Json
 from lib.measure import cells
 from lib.papers import grids
 
@@ -35,9 +39,9 @@ class Line:
     waits: bool  # The second task is not picked yet.
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: dict  # The grid of the page takes these arguments beside tasks and seeds.
+    arguments: Json  # The grid of the page takes these arguments beside tasks and seeds.
 
-    def rows(self, made: list[dict]) -> list[dict]:
+    def rows(self, made: Iterable[Row]) -> list[Row]:
         """Return the rows of a grid that this line names."""
         place = cells.places(self.where)
         return [
@@ -50,7 +54,7 @@ class Line:
         ]
 
 
-def place(profile: str):
+def place(profile: str) -> Path:
     """Return the file of a profile's plan."""
     return paths.PUBLISHED / f"plan_{profile[:]}.csv"
 
@@ -67,7 +71,7 @@ def lines(profile: str) -> list[Line]:
         return [line(row) for row in csv.DictReader(file) if row["word"] == "planned"]
 
 
-def line(row: dict) -> Line:
+def line(row: Mapping[str, str]) -> Line:
     """Return the Line of a row of a plan's file."""
     tasks = [each for each in row["task"].split("; ") if each]
     waits = SECOND in tasks and not grids.SECOND
@@ -106,7 +110,9 @@ def has(profile: str, page: str) -> bool:
     return page in (pages(profile) or (page,))
 
 
-def rows(grid: Callable, profile: str, values: dict, page: str = "") -> list[dict]:
+def rows(
+    grid: Callable[..., list[Row]], profile: str, values: Mapping[str, Any], page: str = ""
+) -> list[Row]:
     """Return the rows of a notebook's function `grid` at a profile.
 
     values: values of the notebook's parameters. The function gets those that it takes. Where the
@@ -127,6 +133,6 @@ def rows(grid: Callable, profile: str, values: dict, page: str = "") -> list[dic
     return list(found.values())
 
 
-def label(row: dict) -> tuple:
+def label(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return what tells a row of a grid from the others: its labels and its Spec."""
     return tuple((name, value) for name, value in sorted(row.items()) if name != "recipe")

@@ -4,47 +4,57 @@ Cells are what the paper prints. `corrections.csv` of a paper lists the few that
 transcription, and the printed averages that do not recompute. The module is free of torch.
 """
 
+from __future__ import annotations
+
 import csv
 import tomllib
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from lib.core.names import known
 from lib.core.paths import PUBLISHED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Printed(float):
     """A Printed is a number that is shown with the digits that are printed: 1.239, 0.040."""
 
-    def __new__(cls, text):
+    text: str
+
+    def __new__(cls, text: str) -> Self:
         self = super().__new__(cls, text)
         self.text = text
         return self
 
-    def points(self):
+    def points(self) -> str:
         """Return a share in points, as text of all its digits: 0.0211 is 2.11."""
         return f"{Decimal(self.text).scaleb(2):f}"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.text
 
     __str__ = __repr__
 
 
-def _file(paper, name):
+def _file(paper: str, name: str) -> Path:
     known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
     there = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
     known(f"published table of {paper}", name, there)
     return PUBLISHED / paper / f"{name}.csv"
 
 
-def _read(paper, name):
-    """Return the rows of a file as dicts of text."""
+def _read(paper: str, name: str) -> list[dict[str, str]]:
+    """Return the rows of a file."""
     with open(_file(paper, name), newline="") as file:
         return list(csv.DictReader(file))
 
 
-def table(paper, name, **options):
+def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
     """Return one printed table, one row for each of its rows, with columns named as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
@@ -59,13 +69,13 @@ def table(paper, name, **options):
     return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
-def lines(paper, name):
+def lines(paper: str, name: str) -> list[dict[str, Any]]:
     """Return the rows of a printed table as dicts, as a reader should see them.
 
     Numbers are `Printed`, and compute as numbers do.
     """
 
-    def cell(text):
+    def cell(text: str) -> float | str:
         try:
             return nan if text in ("", "-") else Printed(text)
         except ValueError:
@@ -74,14 +84,21 @@ def lines(paper, name):
     return [{name: cell(text) for name, text in row.items()} for row in _read(paper, name)]
 
 
-def printed(paper, name):
+def printed(paper: str, name: str) -> pd.DataFrame:
     """Return the rows of `lines` as a frame."""
     import pandas as pd
 
     return pd.DataFrame(lines(paper, name), dtype=object)
 
 
-def rows(paper, name, label, widths=None, rename=str, columns=()):
+def rows(
+    paper: str,
+    name: str,
+    label: str | Sequence[str],
+    widths: Container[int] | None = None,
+    rename: Callable[[Any], str] = str,
+    columns: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+) -> dict[Any, dict[tuple[str, str], Any]]:
     """Return a published table as a part of a page's table: {row: {("published", column): value}}.
 
     label: the column that names the rows, or a list of such columns. rename: f(name of a row) ->
@@ -104,7 +121,14 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
     return found
 
 
-def gaps(paper, name, label, method, widths, rename=str):
+def gaps(
+    paper: str,
+    name: str,
+    label: str | Sequence[str],
+    method: str,
+    widths: Container[int],
+    rename: Callable[[Any], str] = str,
+) -> dict[str, float]:
     """Return by how much one row of a published table is printed above each other row.
 
     It is {"row, 3/12, column": points}. method: the name of that row. The other arguments are those
@@ -119,7 +143,7 @@ def gaps(paper, name, label, method, widths, rename=str):
     return found
 
 
-def _of(paper, name, places):
+def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of `corrections.csv` or `misses.csv` of these places, or all.
 
     Raises Refused for a place that has none.
@@ -131,7 +155,7 @@ def _of(paper, name, places):
     return [row for row in rows if not {*(places or there)}.isdisjoint(row["table"].split("; "))]
 
 
-def misses(paper, *places):
+def misses(paper: str, *places: str) -> list[dict[str, str]]:
     """Return the printed values of these places, or of all, that no arithmetic gives.
 
     They stand in `misses.csv`. Each is a dict with the keys table, row, column, printed, computed
@@ -140,7 +164,7 @@ def misses(paper, *places):
     return _of(paper, "misses", places)
 
 
-def deviations(paper, part="pages"):
+def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
     """Return what each profile does differently from a paper: {profile: sentences}, for the pages.
 
     They stand in `deviations.toml` of the paper, in the table `part`. The sentences of all papers,
@@ -154,7 +178,7 @@ def deviations(paper, part="pages"):
     }
 
 
-def corrections(paper, *places):
+def corrections(paper: str, *places: str) -> list[str]:
     """Return lines for a page: what `corrections.csv` says of cells of these places.
 
     A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has none.

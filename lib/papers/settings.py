@@ -1,11 +1,14 @@
 """This module compares printed settings with those of the Specs, for the pages of all papers."""
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import pandas as pd
 
 PRINTED, NONE = "published", "–"
 
 
-def text(value):
+def text(value: Any) -> str:
     """Return a value as text in one form.
 
     So 3e-5 and 0.00003 are alike, and True is Y.
@@ -16,23 +19,26 @@ def text(value):
         return str(value)
 
 
-def beside(printed, ours):
+def beside(
+    printed: pd.DataFrame, ours: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> pd.DataFrame:
     """Return a table of text with columns (source, column), those of `printed` first.
 
     printed: a frame with one row for each setting. ours: {(source, column of `printed`): {row:
     value}}; a dash stands where there is none.
     """
+    columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {(PRINTED, column): printed[column].map(text) for column in printed}
     for key, told in ours.items():
         columns[key] = [text(told.get(row, NONE)) for row in printed.index]
     return pd.DataFrame(columns, printed.index)
 
 
-def differs(table):
+def differs(table: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of `beside` as bool: where a source has another value than the paper."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 
-def marked(table):
+def marked(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of `beside` with a mark behind what differs."""
     return table.mask(differs(table), table + " ≠")
