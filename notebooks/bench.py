@@ -375,14 +375,16 @@ def cutting(turns=50, ratio=0.3, batch=8):
     The model has all-MiniLM-L6-v2's shape. A random architecture of that share of the FLOPs is cut
     out. A row has 128 tokens; float32, one thread.
     """
-    spec, shape = nas.latency((ratio,), MODEL, runs=turns, batch=batch), SHAPES[MODEL]
+    shape, whole, name = SHAPES[MODEL], nas.label(1.0, "Random"), nas.label(ratio, "Random")
+    models = {whole: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
+    how = {"models": models, "reference": whole} | grids.clock(turns, 128, batch)
+    spec = Spec("latency", how, seed=0)
     with scratch(spec) as store:
         times = dict(zip(spec.args["models"], store.find(spec).arrays("times")["cpu"], strict=True))
-    name = nas.label(ratio, "Random")
     (kept,) = spec.args["models"][name]["surgery"]
     widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
     fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
-    both = zip(times[nas.label(1.0, "Random")], times[name], strict=True)
+    both = zip(times[whole], times[name], strict=True)
     for turn, (whole, cut) in enumerate(both):
         line = {"ratio": ratio, "batch": batch, "turn": turn, "whole_seconds": whole}
         yield line | {"cut_seconds": cut, "flops_ratio": fewer}

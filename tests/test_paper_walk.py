@@ -290,7 +290,7 @@ def few(step, run, examples, **more):
 
 # ---- what costs time alone, by paper: seeds, budgets, tasks of tables that change one thing
 def cut_ghostbert(at_paper, patch):
-    patch.setattr(grids.S, "TRIES", dict.fromkeys(grids.TRIES, 1))
+    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
     at_paper(ghostbert.TASKS, THREE)
     at_paper(ghostbert.SWEPT, ("CoLA", "STS-B"))
@@ -299,7 +299,7 @@ def cut_ghostbert(at_paper, patch):
 
 
 def cut_nas(at_paper, patch):
-    patch.setattr(grids.S, "TRIES", dict.fromkeys(grids.TRIES, 1))
+    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     for names in (nas.TASKS, nas.RANDOM, nas.PAIR, nas.TRIO):
         at_paper(names, ("CoLA", "STS-B"))
     at_paper(nas.TEST, THREE)
@@ -339,7 +339,7 @@ def cut_efficientbert(at_paper, patch):
     )
     patch.delitem(efficientbert.LIMITS, "paper")
     at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
-    patch.setattr(efficientbert.S, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))
+    patch.setattr(efficientbert, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))
     at_paper(efficientbert.BRIEF, 20)
     at_paper(efficientbert_search.PART, (12, 4))
     at_paper(efficientbert_search.HELD_OUT, 4)

@@ -10,7 +10,6 @@ the first forward pass, because transformers records its output hooks by class a
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -65,8 +64,13 @@ def function(name: str) -> Callable[..., dict[str, Any]]:
     """
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
-            with suppress(ModuleNotFoundError):
-                if change := getattr(import_module(f"{package}.{name}"), "change", None):
-                    return change
+            try:
+                module = import_module(f"{package}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name not in (package, f"{package}.{name}", "lib"):
+                    raise  # The module is there, and lacks something itself.
+                continue
+            if change := getattr(module, "change", None):
+                return change
         known("surgery", name, OPERATIONS)
     return OPERATIONS[name]

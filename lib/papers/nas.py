@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from lib.core.names import Refused, known
 from lib.core.options import Gates, Objective, Perceptron, Train
 from lib.core.rows import Row
@@ -17,8 +19,10 @@ from lib.core.spec import Output, Spec
 from lib.core.types import Json
 from lib.measure import gated
 from lib.measure.compare import Column
+from lib.measure.cost import SHAPES
 from lib.papers import grids, published
 from lib.papers.grids import backbone, shape, started
+from lib.search import control
 
 # ---- SETTINGS
 
@@ -301,6 +305,21 @@ def named(profile: str, task: str, model: str) -> Spec:
 
 def label(ratio: float, kind: str = "NAS") -> str:
     return f"{100 * ratio:.0f} % {kind}"
+
+
+def random_network(ratio: float, shape: str) -> Json:
+    """Return a random architecture of a share of a model's FLOPs, at its true size.
+
+    The step `latency` takes it. shape: a name of lib.measure.cost.SHAPES.
+    """
+    full = SHAPES[shape]
+    widths = {"heads": full.heads, "ffn": full.ffn}
+    number = {(layer, kind): n for layer in range(full.layers) for kind, n in widths.items()}
+    cost = control.encoder(full.hidden, full.hidden // full.heads, [widths] * full.layers)
+    on = control.random_architecture(gates(ratio), number, cost, 0)
+    parts = np.split(on, np.cumsum([*number.values()])[:-1])
+    left = [np.flatnonzero(part).tolist() for part in parts]
+    return {"shape": shape, "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}]}
 
 
 def least(profile: str) -> float:
