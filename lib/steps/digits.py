@@ -36,7 +36,7 @@ def digits(
     "inputs" are `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
     """
     loop.options(numerics)
-    options = Perceptron(**perceptron)
+    options, wanted = Perceptron(**perceptron), Gates(**gates)
     found = images_of.described(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.device()) for part in split]
@@ -46,7 +46,7 @@ def digits(
     pixels = shape.numel()
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
-    search = train(run, network, splits["train"], Gates(**gates), options)
+    search = train(run, network, splits["train"], wanted, options)
     metrics, alphas, curve = search.land()
     kept = search.control.on(alphas)
     run.save_arrays(
