@@ -30,7 +30,9 @@ optimiser with momentum would, because the gradient of one batch is mostly noise
 """
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
 
 
-def target(step, steps, ratio, schedule):
+def target(step: int, steps: int, ratio: float, schedule: str) -> float:
     """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
 
     It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
@@ -56,24 +58,26 @@ def target(step, steps, ratio, schedule):
     return ratio**done if schedule == "multiplicative" else 1 - (1 - ratio) * done
 
 
-def pull(actual, goal, tolerance):
+def pull(actual: float, goal: float, tolerance: float) -> int:
     """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0 (equation
     4).
     """
     return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def encoder(hidden, size, whole, tokens=gated.TOKENS):
+def encoder(
+    hidden: int, size: int, whole: Sequence[Mapping[str, float]], tokens: int = gated.TOKENS
+) -> Callable[[Mapping[tuple[int, str], float]], float]:
     """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
 
     whole: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
     """
 
-    def cost(sums):
+    def cost(sums: Mapping[tuple[int, str], float]) -> float:
         widths = [dict(width) for width in whole]
         for (layer, kind), number in sums.items():
             widths[layer][kind] = number
@@ -88,11 +92,12 @@ class Control:
 
     options: Gates
     # {region: number of gates}, in the order in which the gates lie; a region is (layer, kind).
-    sizes: dict
-    cost: object  # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
+    sizes: dict[Any, int]
+    # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
+    cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         # `region` has the number of each gate's region [N]. `groups` has the gates of each group,
         # which has its own quota.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
@@ -104,23 +109,23 @@ class Control:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {wanted}, but {least}: ask for at least that")
 
-    def on(self, alphas):
+    def on(self, alphas: np.ndarray) -> np.ndarray:
         return alphas > EDGE
 
-    def sums(self, masks):
+    def sums(self, masks: np.ndarray) -> dict[Any, float]:
         """Return {region: sum} of masks [N]."""
         found = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, found, strict=True))
 
-    def actual(self, on):
+    def actual(self, on: np.ndarray) -> float:
         """Return F over the whole cost, for gates [N] that are on."""
         return self.cost(self.sums(on)) / self.full
 
-    def ratio(self, alphas):
+    def ratio(self, alphas: np.ndarray) -> float:
         """Return F over the whole cost, for gates with alphas [N]."""
         return self.actual(self.on(alphas))
 
-    def slope(self, alphas):
+    def slope(self, alphas: np.ndarray) -> np.ndarray:
         """Return dlogE / dalpha [N].
 
         It is the cost of one more gate of the region, times the derivative of the sigmoid, over E.
@@ -131,7 +136,9 @@ class Control:
         units = [self.cost(sums | {region: value + 1}) - expected for region, value in sums.items()]
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
-    def move(self, alphas, average, gradient, step, steps):
+    def move(
+        self, alphas: np.ndarray, average: np.ndarray, gradient: np.ndarray, step: int, steps: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (alphas, average, note) after one step.
 
         alphas: float64 [N]. average: the running average of the gradients [N]. gradient: the
@@ -158,7 +165,7 @@ class Control:
         note = [goal / self.full, self.ratio(new), (on & ~switched).sum(), (~on & switched).sum()]
         return new, average, np.array(note, dtype=np.float64)
 
-    def eager(self, wish):
+    def eager(self, wish: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity where a gate has next to none (`idle`).
 
         A zero has no sign, so such a gate would stay as long as others want off.
@@ -167,7 +174,7 @@ class Control:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
 
-    def jump(self, alphas, wish):
+    def jump(self, alphas: np.ndarray, wish: np.ndarray) -> np.ndarray:
         """Return alphas after a step as reported: all movers jump at once.
 
         A region that this would empty keeps the gate that wants off least.
@@ -182,14 +189,16 @@ class Control:
             new[last] = alphas[last]
         return new
 
-    def most(self, eagerness, share):
+    def most(self, eagerness: np.ndarray, share: float) -> list[np.ndarray]:
         """Return the ceil(share * n) most eager gates of each group, the first of equals."""
         return [
             group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
             for group in self.groups
         ]
 
-    def leaving(self, on, alphas, wish, starts, share):
+    def leaving(
+        self, on: np.ndarray, alphas: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
+    ) -> np.ndarray:
         """Return the gates that may switch off, in the order of their turns."""
         wish = np.where(on, wish, -np.inf)
         may = np.concatenate(self.most(wish, share))
@@ -198,13 +207,15 @@ class Control:
         price = wish[rest] / self.slope(alphas)[rest]
         return np.concatenate([first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]])
 
-    def returning(self, on, wish, starts, share):
+    def returning(
+        self, on: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
+    ) -> np.ndarray:
         """Return the gates that may switch on because they want to, in the order of their turns."""
         wish = np.where(on, np.inf, wish)
         first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
         return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
 
-    def turns(self, gates, eagerness, starts):
+    def turns(self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Return the gates in the order of their turns: within a region by falling eagerness.
 
         At any moment each region has had the same share of its gates (systematic sampling). starts:
@@ -216,7 +227,15 @@ class Control:
         place = np.arange(len(gates)) - (np.cumsum(number) - number)[region]
         return gates[np.argsort((place + starts[region]) / number[region], kind="stable")]
 
-    def settle(self, on, offs, ons, above, below, most=math.inf):
+    def settle(
+        self,
+        on: np.ndarray,
+        offs: Iterable[int],
+        ons: Iterable[int],
+        above: float,
+        below: float,
+        most: float = math.inf,
+    ) -> np.ndarray:
         """Return the numbers of the gates that switch, out of gates in the order of their turns.
 
         Those of `offs` go off while F > `above`. Then those of `ons` go on while F < `below` and as
@@ -238,7 +257,7 @@ class Control:
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
-    def trim(self, alphas, average):
+    def trim(self, alphas: np.ndarray, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (alphas, [gates switched]) at the end of a search, switched to meet the target.
 
         Gates switch in turn by the average gradient. None switches where F is within the tolerance,
@@ -255,7 +274,7 @@ class Control:
         alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
         return alphas, taken
 
-    def fit(self, on, offs, wish):
+    def fit(self, on: np.ndarray, offs: np.ndarray, wish: np.ndarray) -> np.ndarray:
         """Return the gates that are on [N], fitted to the target: within one gate below R.
 
         Gates of `offs` go off in turn until F is at most R. Then other gates come back as far as F
@@ -268,7 +287,9 @@ class Control:
         return on
 
 
-def random_architecture(options, sizes, cost, seed):
+def random_architecture(
+    options: Gates, sizes: dict[Any, int], cost: Callable[[Mapping[Any, float]], float], seed: int
+) -> np.ndarray:
     """Return the gates of a random architecture of the target's cost: bool [N].
 
     Each gate has the same chance, so layers end up alike; the report does not say how it draws.
@@ -279,7 +300,7 @@ def random_architecture(options, sizes, cost, seed):
     return control.fit(np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws)
 
 
-def random_of_sizes(sizes: dict, numbers: list, seed: int) -> np.ndarray:
+def random_of_sizes(sizes: dict[Any, int], numbers: list[int], seed: int) -> np.ndarray:
     """Return the gates of a random architecture with given numbers in each region: bool [N].
 
     sizes: {region: number of gates}, in the order in which the gates lie. numbers: how many of each

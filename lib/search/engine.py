@@ -8,6 +8,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,21 +16,30 @@ import numpy as np
 
 from lib.core import disk
 from lib.core.names import Refused, settled, stream
+from lib.core.options import Search
 from lib.core.spec import canonical
+from lib.core.types import Json
 from lib.model.formula import FormulaError
 from lib.search import samplers
+from lib.search.net import Net
 from lib.search.samplers import Evaluation
+from lib.search.space import Space
 
 
-def search(space, evaluate, options, seed, path, progress=None):
+def search(
+    space: Space,
+    evaluate: Callable[[Net], float],
+    options: Search,
+    seed: int,
+    path: Path | str,
+    progress: Callable[[float], None] | None = None,
+) -> list[Evaluation]:
     """Return the evaluations, oldest first: those in the history at `path`, and new ones up to the
     budget.
 
-    space: a lib.search.space.Space, or an object that offers identity, first, pack, unpack and what
-    samplers ask for. evaluate: f(candidate) -> score above 0, the higher the better. A candidate
-    scores 0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
-    a lib.core.options.Search. progress: f(fraction), called after each evaluation. The search ends
-    early where no candidate is new.
+    evaluate: f(candidate) -> score above 0, the higher the better. A candidate scores 0 where it
+    raises FloatingPointError or FormulaError, or gives no finite number. progress: f(fraction),
+    called after each evaluation. The search ends early where no candidate is new.
     """
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
@@ -49,7 +59,7 @@ def search(space, evaluate, options, seed, path, progress=None):
     return history
 
 
-def judged(evaluate, candidate):
+def judged(evaluate: Callable[[Net], float], candidate: Net) -> tuple[float, str]:
     """Return (score, why the evaluation failed); the reason is "" where it did not."""
     try:
         score = float(evaluate(candidate))
@@ -58,7 +68,7 @@ def judged(evaluate, candidate):
     return (score, "") if math.isfinite(score) else (0.0, f"the score is {score}")
 
 
-def best(history):
+def best(history: list[Evaluation]) -> Evaluation:
     """Return the evaluation of the highest score, the first of equals.
 
     Raises Refused where every candidate failed.
@@ -70,19 +80,19 @@ def best(history):
     return max(worked, key=lambda e: e.score)
 
 
-def append(path, value):
+def append(path: Path, value: Json) -> None:
     """Add a line with its digest. A kill may tear it, but loses none after this function has
     returned."""
     with open(path, "a") as file:
         file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
 
 
-def mark(value):
+def mark(value: Json) -> str:
     """Return the digest of a line, but for what a clock said."""
     return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 
-def whole(content):
+def whole(content: bytes) -> Iterator[tuple[Json, bytes]]:
     """Yield (a line of a history, its bytes) up to one that is not what was written."""
     for line in content.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -93,7 +103,7 @@ def whole(content):
         return
 
 
-def resume(space, options, seed, path):
+def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluation]:
     """Return the evaluations in the history up to a line that is torn or damaged.
 
     The search goes on from there. A history of another space, sampler or seed begins anew.

@@ -3,10 +3,12 @@
 The language is read and evaluated by `lib.model.formula`.
 """
 
+from collections.abc import Iterator
+
 from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, parse, walk
 
 
-def _faults(node, hidden, inner, mismatch):
+def _faults(node: Node, hidden: int | None, inner: int | None, mismatch: str) -> Iterator[str]:
     """Yield each broken rule in words. Only the first one is reliable.
 
     Where W1 and W2 do not occur once each, the code after the first fault would fail.
@@ -29,6 +31,7 @@ def _faults(node, hidden, inner, mismatch):
             yield f"{n.op} of two equal operands, {n.args[0]}"
     if hidden is None:
         return
+    assert inner is not None
     widths, ends = {X: hidden}, dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)}
     for n in reversed(nodes):  # Operands come first.
         given = [widths[child] for child in n.args]
@@ -42,8 +45,13 @@ def _faults(node, hidden, inner, mismatch):
         yield f"the formula gives {widths[node]} channels, where {hidden} go in"
 
 
-def check(formula, hidden=None, inner=None, mismatch="truncate"):
-    """Return the tree of a formula, given as text or tree, that a network can have.
+def check(
+    formula: str | Node,
+    hidden: int | None = None,
+    inner: int | None = None,
+    mismatch: str = "truncate",
+) -> Node:
+    """Return the tree of a formula that a network can have.
 
     W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no activation on an
     activation, no binary operation on equal operands. With `hidden` (d) and `inner` (e) W1 also has
@@ -56,12 +64,14 @@ def check(formula, hidden=None, inner=None, mismatch="truncate"):
     return node
 
 
-def valid(node, hidden=None, inner=None, mismatch="truncate"):
+def valid(
+    node: Node, hidden: int | None = None, inner: int | None = None, mismatch: str = "truncate"
+) -> bool:
     """Return whether `check` would accept the tree. It does not build a message."""
     return next(_faults(node, hidden, inner, mismatch), None) is None
 
 
-def canonical(node):
+def canonical(node: Node) -> Node:
     """Return the formula with sorted operands of add, mul and max, a key that finds duplicates.
 
     The order of W1 and W2 that `check` wants may be lost.

@@ -4,6 +4,9 @@ In a prefix list a linear map has two operands, a tensor and its weights: `W2 ge
 gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from lib.model import formula as language
 from lib.search.formula import valid
 
@@ -17,13 +20,13 @@ DEPTH = 3  # A random tree that replaces a part is at most so deep.
 ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *language.LINEAR), 0)
 
 
-def prefix(node):
+def prefix(node: language.Node) -> list[str]:
     """Return the prefix list of a formula's tree; it has 6 entries for `W2 gelu(W1 x)`."""
     inner = [token for child in node.args for token in prefix(child)]
     return ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
 
 
-def tree(tokens):
+def tree(tokens: list[str]) -> language.Node | None:
     """Return the tree of a prefix list, or None where it is no formula.
 
     It is no formula where a linear map has another id or no weights, or where weights stand in the
@@ -31,11 +34,11 @@ def tree(tokens):
     """
     left = iter(tokens)
 
-    def read():
-        op = next(left, None)
+    def read() -> language.Node:
+        op = next(left, "")
         args = [read() for _ in range(1 if op == "linear" else ARITY[op])]
         if op == "linear":
-            op = next(left, None)
+            op = next(left, "")
             if op not in language.LINEAR:
                 raise LookupError
         elif op in language.LINEAR or op == "foreign":
@@ -48,7 +51,7 @@ def tree(tokens):
         return None
 
 
-def end(tokens, at):
+def end(tokens: list[str], at: int) -> int:
     """Return where the part of a prefix list that starts at `at` ends."""
     open_ = 1
     while open_:
@@ -57,7 +60,7 @@ def end(tokens, at):
     return at
 
 
-def change(tokens, linears, dice):
+def change(tokens: list[str], linears: int, dice: Callable[[], float]) -> list[str]:
     """Return a prefix list after one try at changing it, as coded. Most results are no formula.
 
     First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
@@ -66,10 +69,10 @@ def change(tokens, linears, dice):
     uniform in [0, 1).
     """
 
-    def pick(values):
+    def pick(values: Sequence[str]) -> str:
         return values[int(dice() * len(values))]
 
-    def full(depth):
+    def full(depth: int) -> list[str]:
         found, left = [], [depth]
         while left:
             depth = left.pop()
@@ -92,7 +95,7 @@ def change(tokens, linears, dice):
     return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
 
 
-def accepted(tokens, *widths):
+def accepted(tokens: list[str], *widths: Any) -> language.Node | None:
     """Return the tree of a prefix list that is a formula of the space, else None.
 
     widths: as `lib.search.formula.check` takes them. The code sees a width error only in training
@@ -106,7 +109,7 @@ def accepted(tokens, *widths):
     return node if allowed else None
 
 
-def grow(formula, tries, linears, dice, *widths):
+def grow(formula: str, tries: int, linears: int, dice: Callable[[], float], *widths: Any) -> str:
     """Return a changed formula as text, or the same one where none of the tries is accepted."""
     seed = prefix(language.parse(formula))
     for _ in range(tries):

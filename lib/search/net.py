@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from lib.core.names import Refused, one_of
 from lib.core.options import FACTOR
+from lib.core.types import Json
+from lib.model.formula import Node
 from lib.search.formula import check
 
 BERT = "W2 gelu(W1 x)"
@@ -31,15 +33,15 @@ class Layer:
     stack: int = 1  # It is k.
     q: int = 1  # The ratio is 1 / q.
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
 
     @property
-    def tree(self):
+    def tree(self) -> Node:
         return _checked(self.formula)
 
     @property
-    def ratio(self):
+    def ratio(self) -> str:
         """Return the ratio as text: "1", "1/2"."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
@@ -59,39 +61,39 @@ class Net:
     mismatch: str  # Operands of different widths are fitted by "truncate" or "pad".
     layers: tuple[Layer, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
             if (inner := self.inner(layer)) < 1:
                 raise Refused(f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1")
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
 
-    def inner(self, layer):
+    def inner(self, layer: Layer) -> int:
         """Return e, the inner channels of a layer."""
         return self.width // layer.q
 
-    def to_json(self):
+    def to_json(self) -> Json:
         return asdict(self) | {"layers": [[l.formula, l.stack, l.q] for l in self.layers]}
 
 
-def from_json(body):
+def from_json(body: Json | Net) -> Net:
     """Return the Net that `to_json` wrote; a Net is returned as it is."""
     if isinstance(body, Net):
         return body
     return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
 
 
-def bert(layers, hidden, width, heads=12):
+def bert(layers: int, hidden: int, width: int, heads: int = 12) -> Net:
     """Return a plain BERT encoder as a Net."""
     return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
 
 
-def ffn_parameters(hidden, inner):
+def ffn_parameters(hidden: int, inner: int) -> int:
     """Return the parameters of one feed-forward network with its LayerNorm: 2de + e + 3d."""
     return 2 * hidden * inner + inner + 3 * hidden
 
 
-def attention_parameters(hidden):
+def attention_parameters(hidden: int) -> int:
     """Return the parameters of attention and its LayerNorm: 4dd + 6d.
 
     They are queries, keys, values and output with biases, and the LayerNorm.
@@ -99,7 +101,9 @@ def attention_parameters(hidden):
     return 4 * hidden**2 + 6 * hidden
 
 
-def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
+def embedding_parameters(
+    net: Net, vocab: int = 30522, positions: int = 512, types: int = 2, factor: int = FACTOR
+) -> int:
     """Return the parameters of the embedding: three tables and the LayerNorm.
 
     The tables are of tokens, positions and segments. With "trigram" the token table is `factor`
@@ -110,7 +114,9 @@ def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR
     return tokens + (positions + types + 2) * d
 
 
-def parameters(net, convention="deployable", teacher=TEACHER, **tables):
+def parameters(
+    net: Net, convention: str = "deployable", teacher: int = TEACHER, **tables: int
+) -> int:
     """Return all parameters but a task's head; of a supernet's part the active slices alone.
 
     "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as BERT is
@@ -127,7 +133,7 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
     return embedding_parameters(net, **tables) + encoder + extra[convention]
 
 
-def macs(net, tokens=128, factor=FACTOR):
+def macs(net: Net, tokens: int = 128, factor: int = FACTOR) -> int:
     """Return the multiply-accumulates for each of T tokens in all matrix products.
 
     Counted are the embedding, attention at length T, and the networks. Not counted are the pooler,

@@ -9,11 +9,22 @@ search goes on from its history alone. A space offers draw(rng), mutate(candidat
 key(candidate) and features(candidates) -> [N, F]: N candidates, F columns.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
+from lib.core.options import Search
+from lib.search.net import Net
+from lib.search.space import Space
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
 BATCH = 8  # The features of so many candidates are compared at once.
 GROWTH = (400, 800, 1600, 3200)  # Above so many evaluations the cascade gets another classifier.
@@ -23,14 +34,16 @@ GROWTH = (400, 800, 1600, 3200)  # Above so many evaluations the cascade gets an
 class Evaluation:
     """An Evaluation is what is known of a candidate: a line of a search's history."""
 
-    candidate: object
+    candidate: Net
     key: str
     score: float  # A higher score is better; a failed evaluation has 0.
     seconds: float = 0.0  # Proposal and evaluation took so long.
     failed: str = ""  # This is the reason why the evaluation failed.
 
 
-def propose(space, history, options, rng):
+def propose(
+    space: Space, history: list[Evaluation], options: Search, rng: np.random.Generator
+) -> Net | None:
     """Return the next candidate, one that was not evaluated before.
 
     It is None where `options.draws` unguided draws are all known.
@@ -46,7 +59,9 @@ def propose(space, history, options, rng):
         return follow(space, seen, path(space, history, options), options, rng)
 
 
-def path(space, history, options):
+def path(
+    space: Space, history: list[Evaluation], options: Search
+) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
     """Return the wanted region: functions features [N, F] -> bool [N], all of which have to hold.
 
     There are none among the first `options.initial` evaluations. After that the functions are
@@ -58,10 +73,17 @@ def path(space, history, options):
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.features([e.candidate for e in known])
     fitted = cascade(features.tobytes(), features.shape[1], tuple(e.score for e in known))
+    # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
     return [each.predict for each in fitted]
 
 
-def follow(space, seen, wanted, options, rng):
+def follow(
+    space: Space,
+    seen: set[str],
+    wanted: Sequence[Callable[[np.ndarray], np.ndarray]],
+    options: Search,
+    rng: np.random.Generator,
+) -> Net | None:
     """Return the first unguided draw that is new and in the wanted region.
 
     Where no draw is, it is the new draw that follows the path farthest, the first of equals. It is
@@ -81,11 +103,14 @@ def follow(space, seen, wanted, options, rng):
     return best
 
 
-def followed(space, candidates, wanted):
+def followed(
+    space: Space, candidates: list[Net], wanted: Sequence[Callable[[np.ndarray], np.ndarray]]
+) -> np.ndarray:
     """Return how many functions of a path hold one after the other, from its start: int [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
     features = space.features(candidates) if wanted else None
     for goes in wanted:
+        assert features is not None
         on &= goes(features).astype(bool)
         steps += on
     return steps
@@ -95,7 +120,9 @@ def followed(space, candidates, wanted):
 
 
 @lru_cache(maxsize=2)
-def cascade(features, columns, scores):
+def cascade(
+    features: bytes, columns: int, scores: tuple[float, ...]
+) -> tuple[HistGradientBoostingClassifier, ...]:
     """Return the classifiers of ever better halves of some samples.
 
     features: the bytes of float [N, columns]. Each classifier learns which of its samples score at
@@ -107,26 +134,33 @@ def cascade(features, columns, scores):
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    features, scores = np.frombuffer(features).reshape(-1, columns), np.array(scores)
+    left, values = np.frombuffer(features).reshape(-1, columns), np.array(scores)
     fitted = []
-    for _ in range(1 + sum(len(scores) > size for size in GROWTH)):
-        middle = np.median(scores)
-        good = scores >= middle if middle > scores.min() else scores > middle
+    for _ in range(1 + sum(len(values) > size for size in GROWTH)):
+        middle = np.median(values)
+        good = values >= middle if middle > values.min() else values > middle
         if not good.any():
             break
-        leaf = max(1, min(20, len(scores) // 10))
+        leaf = max(1, min(20, len(values) // 10))
         classifier = HistGradientBoostingClassifier(
             max_iter=100, early_stopping=False, min_samples_leaf=leaf, random_state=0
         )
-        fitted.append(classifier.fit(features, good))
-        features, scores = features[good], scores[good]
+        # pyrefly: ignore[bad-argument-type]  # scikit-learn's stub takes no array.
+        fitted.append(classifier.fit(left, good))
+        left, values = left[good], values[good]
     return tuple(fitted)
 
 
 # ---- EVOLUTION
 
 
-def evolution(space, history, seen, options, rng):
+def evolution(
+    space: Space,
+    history: list[Evaluation],
+    seen: set[str],
+    options: Search,
+    rng: np.random.Generator,
+) -> Net | None:
     """Return a changed copy of the best of `options.tournament` candidates.
 
     These are drawn with replacement from the youngest `options.population`; older ones have died.

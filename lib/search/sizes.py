@@ -16,7 +16,7 @@ class Sizes:
     layers lie below each sum, and in all). There are fewer than 2**63 choices.
     """
 
-    def __init__(self, costs, low, high):
+    def __init__(self, costs: list[list[int]], low: int, high: int) -> None:
         self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
         sums, counts = np.zeros(1, np.int64), np.ones(1, np.int64)
         self.ways = [(sums, np.array([0, 1]))]
@@ -25,22 +25,22 @@ class Sizes:
             before, counts = counts, np.zeros(len(sums), np.int64)
             np.add.at(counts, where, before.repeat(len(own)))
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
-        self._weights = {}
+        self._weights: dict[tuple[int, int], list[float]] = {}
 
-    def count(self):
+    def count(self) -> int:
         """Return the number of ways."""
         return int(self.following(0, 0))
 
-    def following(self, layer, spent):
+    def following(self, layer: int, spent: int | np.ndarray) -> np.int64 | np.ndarray:
         """Return how many choices for `layer` and those after it end in the window.
 
-        spent: the cost of the layers before it; it may be an array.
+        spent: the cost of the layers before it.
         """
         sums, below = self.ways[len(self.costs) - layer]
         above = below[np.searchsorted(sums, self.high - spent, "right")]
         return above - below[np.searchsorted(sums, self.low - spent)]
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> list[int]:
         """Return one way, drawn uniformly: the index of each layer's choice [L]."""
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):

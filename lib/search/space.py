@@ -12,12 +12,15 @@ lib.search.grow, which sizes are possible in lib.search.sizes.
 """
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from lib.core.names import Refused, known
+from lib.core.types import Json
 from lib.model import formula as language
 from lib.search.formula import canonical, valid
 from lib.search.grow import BINARY, DEPTH, HEIGHTS, NODES, TABLE_1, TERMINALS, UNARY, grow, prefix
@@ -33,7 +36,7 @@ ENDLESS = 1 << 60  # No network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-def grammar(stage):
+def grammar(stage: str) -> Json:
     """Return what a search of a stage may write, as plain JSON.
 
     It is a part of the identity of the search.
@@ -43,7 +46,7 @@ def grammar(stage):
     return told | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def number(layer):
+def number(layer: Layer) -> int:
     """Return the place of a layer's id among the 16: 4 (k - 1) + q - 1.
 
     Raises Refused for another id.
@@ -65,41 +68,41 @@ class Space:
     high: int = 0  # A candidate has at most so many parameters; 0 is no limit.
     # These two say how parameters are counted (lib.search.net.parameters).
     convention: str = "with projection"
-    tables: dict = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         known("search stage", self.stage, SEARCHED)
         if not self.id_tuples():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
             raise Refused(f"no candidate has {window}: move the window")
 
     @property
-    def searched(self):
+    def searched(self) -> tuple[str, ...]:
         return SEARCHED[self.stage]
 
-    def identity(self):
+    def identity(self) -> Json:
         """Return what tells this space from others, as plain JSON."""
         return asdict(self) | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
 
     # ---- SIZES
 
-    def size(self, net):
+    def size(self, net: Net) -> int:
         """Return the parameters of a network, as the window counts them."""
         return parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def costs(self):
+    def costs(self) -> list[int]:
         """Return the parameters of a layer's feed-forward networks for each of the IDS."""
         d, inner = self.start.hidden, self.start.inner
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
-    def rest(self):
+    def rest(self) -> int:
         """Return the parameters of everything but the feed-forward networks."""
         return self.size(self.start) - sum(self.costs[number(l)] for l in self.start.layers)
 
     @cached_property
-    def choices(self):
+    def choices(self) -> Sequence[Sequence[int]]:
         """Return the ids that each layer may have, as places among the IDS.
 
         They are all, or those that fit its formula where that is fixed.
@@ -112,19 +115,19 @@ class Space:
             for l in layers
         ]
 
-    def _fits(self, layer):
+    def _fits(self, layer: Layer) -> bool:
         return _fits(layer.formula, self.start.hidden, self.start.inner(layer), self.start.mismatch)
 
     @cached_property
-    def sizes(self):
+    def sizes(self) -> Sizes:
         costs = [[self.costs[i] for i in own] for own in self.choices]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
-    def inside(self, net):
+    def inside(self, net: Net) -> bool:
         """Return whether a network's size is in the window; always where sizes are not searched."""
         return "ids" not in self.searched or self.low <= self.size(net) <= (self.high or ENDLESS)
 
-    def id_tuples(self):
+    def id_tuples(self) -> int:
         """Return how many choices of ids are in the window.
 
         In stage 3 it is the number of candidates.
@@ -133,7 +136,7 @@ class Space:
 
     # ---- CANDIDATES
 
-    def first(self):
+    def first(self) -> list[Net]:
         """Return the networks that the code evaluates before it draws: the start.
 
         In stage 2 there is also the start with BERT's formula in every layer.
@@ -142,7 +145,7 @@ class Space:
         nets = (self.start, replace(self.start, layers=plain))[: 1 + (self.stage == "stage2")]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> Net:
         """Return a candidate drawn without guidance.
 
         Ids are uniform over those in the window; formulas are grown from a seed formula. The code
@@ -160,13 +163,13 @@ class Space:
             layers = [self._grown(l, seed, dice) for l, seed in zip(layers, seeds, strict=True)]
         return replace(self.start, layers=tuple(layers))
 
-    def _grown(self, layer, seed, dice):
+    def _grown(self, layer: Layer, seed: str, dice: Callable[[], float]) -> Layer:
         """Return the layer with a formula that is grown from a seed formula."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = self.start.hidden, self.start.inner(layer), self.start.mismatch
         return replace(layer, formula=grow(seed, TRIES[self.stage], linears, dice, *widths))
 
-    def mutate(self, net, rng):
+    def mutate(self, net: Net, rng: np.random.Generator) -> Net:
         """Return a network with one layer changed, in its id or its formula.
 
         Where no other id is in the window it is a fresh draw.
@@ -177,8 +180,8 @@ class Space:
         near = self._near(net)
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
-    def _near(self, net):
-        """Return [(place, layer), ...] of each possible change of one id.
+    def _near(self, net: Net) -> list[tuple[int, Layer]]:
+        """Return the place and the layer of each possible change of one id.
 
         The change stays in the window and fits the formula.
         """
@@ -190,27 +193,27 @@ class Space:
             if self.inside(self._with(net, i, layer))
         ]
 
-    def _with(self, net, i, layer):
+    def _with(self, net: Net, i: int, layer: Layer) -> Net:
         return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1 :]))
 
     # ---- DESCRIPTIONS
 
-    def pack(self, net):
+    def pack(self, net: Net) -> list[list[Any]]:
         """Return a candidate as plain JSON, without what all candidates have in common."""
         return net.to_json()["layers"]
 
-    def unpack(self, layers):
+    def unpack(self, layers: list[list[Any]]) -> Net:
         """Return the candidate that `pack` wrote."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers))
 
-    def key(self, net):
+    def key(self, net: Net) -> str:
         """Return a text that is equal for networks that compute the same.
 
         The order of operands does not matter.
         """
         return " | ".join(f"{_sorted(l.formula)} {l.stack}_{l.q}" for l in net.layers)
 
-    def features(self, nets):
+    def features(self, nets: list[Net]) -> np.ndarray:
         """Return what samplers learn from, float [N, F], as coded.
 
         Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps stand by their
@@ -225,7 +228,7 @@ class Space:
 _layer = lru_cache(maxsize=4096)(Layer)
 
 
-def _dice(rng):
+def _dice(rng: np.random.Generator) -> Callable[[], float]:
     """Return f() -> uniform in [0, 1), seeded by a numpy Generator.
 
     Python's own generator is ten times as fast.
@@ -234,17 +237,17 @@ def _dice(rng):
 
 
 @lru_cache(maxsize=4096)
-def _fits(formula, *widths):
+def _fits(formula: str, *widths: Any) -> bool:
     return valid(language.parse(formula), *widths)
 
 
 @lru_cache(maxsize=4096)
-def _sorted(formula):
+def _sorted(formula: str) -> str:
     return str(canonical(language.parse(formula)))
 
 
 @lru_cache(maxsize=65536)
-def _indices(formula, id, searched):
+def _indices(formula: str, id: int, searched: tuple[str, ...]) -> list[int]:
     """Return a layer's part of the features, as coded."""
     if "formula" not in searched:
         return [id]
@@ -255,7 +258,7 @@ def _indices(formula, id, searched):
     return found + [-1] * (NODES - len(found))
 
 
-def from_json(body):
+def from_json(body: Json) -> Space:
     """Return the Space from what `identity` returned."""
     told = {name: value for name, value in body.items() if name != "grammar"}
     return Space(**told | {"start": read_net(body["start"])})

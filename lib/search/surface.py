@@ -5,11 +5,13 @@ channels on a square of -15 to 5, attention left out, weights 1, biases 0, Layer
 the simple average", z the mean output of the last layer. What that leaves open is a `Recipe`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from lib.model.formula import LINEAR, NUMPY, evaluate
+from lib.search.net import Net
 
 CHANNELS = 2
 # Magnitudes end here: two can still be multiplied, and a GELU can take the third power.
@@ -31,17 +33,17 @@ class Recipe:
     high: float = 5.0
 
 
-def bounded(a):
+def bounded(a: np.ndarray) -> np.ndarray:
     return np.clip(a, -LIMIT, LIMIT)
 
 
-def _linear(inner, width):
+def _linear(inner: float, width: str) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return the linear maps with weights 1.
 
     A real width e keeps both channels, each with weight e / 2.
     """
 
-    def sums(count, gain=1.0):
+    def sums(count: int, gain: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
         return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
 
     if width == "whole":
@@ -51,7 +53,7 @@ def _linear(inner, width):
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def surface(net, recipe=None):
+def surface(net: Net, recipe: Recipe | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return (axis, z) of a network: coordinates [points] and mean output [points, points].
 
     Rows of z lie along the second input. Magnitudes end at LIMIT. The result is deterministic and
@@ -74,7 +76,7 @@ def surface(net, recipe=None):
     return axis, h.mean(-1)
 
 
-def symlog(z):
+def symlog(z: np.ndarray) -> np.ndarray:
     """Return arcsinh(z / 2) / ln 10.
 
     It is straight around 0 and decades further out: 3 is 1000 and -3 is -1000.
@@ -82,8 +84,8 @@ def symlog(z):
     return np.arcsinh(z / 2) / np.log(10)
 
 
-def roughness(z):
-    """Return how uneven a surface is, {name: value}, with z and both axes scaled to 0 to 1.
+def roughness(z: np.ndarray) -> dict[str, float]:
+    """Return how uneven a surface is, with z and both axes scaled to 0 to 1.
 
     "variation" is the mean over all lines parallel to an axis of the way up and down; it is 1 if
     each climbs the whole range. "steepest" is the greatest slope along an axis, 1 for a plane along

@@ -5,9 +5,14 @@ folder, and one entry in that list. A training on a task is a function `<name>(l
 run and the arguments of LESSON reach it as one Lesson (lib.train.learn).
 """
 
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from inspect import signature
+from typing import Any
+
+from lib.core.store import Draft
+from lib.core.types import Json
 
 PRESETS = {  # These modules have several steps; any other module is named after its step.
     "training": ("finetune", "fineprune", "nas_search", "retrain", "imp", "quantise"),
@@ -17,13 +22,21 @@ PRESETS = {  # These modules have several steps; any other module is named after
 MODULES = {name: module for module, names in PRESETS.items() for name in names}
 
 
-def function(name):
+def function(name: str) -> Callable[..., Json]:
     """Return f(run, **args) -> metrics, which makes a run of a step; its module is imported now."""
     made = getattr(import_module(f"{__name__}.{MODULES.get(name, name)}"), name)
     return partial(on_task, made) if "lesson" in signature(made).parameters else made
 
 
-def on_task(step, run, data, numerics, train=None, span=None, **args):
+def on_task(
+    step: Callable[..., Json],
+    run: Draft,
+    data: Json,
+    numerics: Json,
+    train: Json | None = None,
+    span: Json | None = None,
+    **args: Any,
+) -> Json:
     """Call a step that takes a Lesson, made of the other arguments. Returns its metrics."""
     from lib.train.learn import Lesson
 

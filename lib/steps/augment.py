@@ -5,30 +5,34 @@ again, and they are not ours to commit.
 """
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 
 from lib import data as sources
 from lib.core.names import Refused, stream
-from lib.core.options import Augment
+from lib.core.options import Augment, Numerics
+from lib.core.store import Draft, Scratch
+from lib.core.types import Json
+from lib.data import Split
 from lib.train import augment as words
 from lib.train import loop
 
 CHUNK = 2000  # Candidates of so many sentences are looked for together.
 
 
-def augment(run, data, augment, numerics):
+def augment(run: Draft, data: Json, augment: Json, numerics: Json) -> dict[str, float]:
     """Write down the variants of every training row.
 
     The input `language_model` proposes words. Raises Refused for a task of spans.
     """
-    numerics, options = loop.options(numerics), Augment(**augment)
+    arithmetic, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise Refused(f"{data['task']} cannot be augmented: its answers are places in the text")
     split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
-    found, report = candidates(run, texts, source, options.candidates, numerics)
+    found, report = candidates(run, texts, source, options.candidates, arithmetic)
     counts = []
     folder = run.folder / "model"
     folder.mkdir(exist_ok=True)
@@ -41,7 +45,9 @@ def augment(run, data, augment, numerics):
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
-def candidates(run, texts, source, count, numerics):
+def candidates(
+    run: Scratch, texts: list[str], source: words.Source, count: int, numerics: Numerics
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return ({text: int32 [words that may be replaced, count]}, {metric: value}).
 
     The arrays are those of `candidates` in lib.train.augment. A text that occurs twice is read
@@ -64,7 +70,13 @@ def candidates(run, texts, source, count, numerics):
     }
 
 
-def variants(split, source, candidates, options, seed):
+def variants(
+    split: Split,
+    source: words.Source,
+    candidates: dict[str, np.ndarray],
+    options: Augment,
+    seed: int,
+) -> Iterator[list[list[str]]]:
     """Yield for each row the variants of `a`, and of `b` where it has one, the original first.
 
     Each row has its own stream of random numbers, so that neither the order nor the choice of rows

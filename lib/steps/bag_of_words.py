@@ -3,17 +3,22 @@
 It judges the most frequent class, and a linear model over word counts.
 """
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from lib import data as sources
+from lib.core.store import Draft
+from lib.core.types import Json
+from lib.data import Split
 from lib.measure import metrics
 from lib.train import heads
 
 
-def bag_of_words(run, data):
+def bag_of_words(run: Draft, data: Json) -> dict[str, float]:
     """Judge answers that need no reading, by the task's first metric on the development set.
 
     "majority" is the most frequent class. "bag_of_words" is a linear model over word counts, with a
@@ -25,21 +30,23 @@ def bag_of_words(run, data):
     if not task.span:
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (counts(counter, split) for split in (train, dev))
-        model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
+        # The stubs of scikit-learn have other arrays.
+        model: Any = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
         said = model.fit(x, train.y).predict(y)
         result["bag_of_words"] = metrics.score(task.metrics[0], said, dev.y)
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
 
 
-def counts(counter, split):
+def counts(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row.
 
     Rows of pairs have the counts of both texts, the number of words that both share, and the number
     of words that are new in the second text.
     """
-    a = counter.transform(split.a)
+    a: Any = counter.transform(split.a)
     if split.b is None:
         return a
-    b = counter.transform(split.b)
+    b: Any = counter.transform(split.b)
     shared = a.minimum(b).sum(1)
+    # pyrefly: ignore[bad-return]  # The stub does not know that csr gives csr.
     return hstack([a, b, csr_matrix(np.hstack([shared, b.sum(1) - shared]))])

@@ -6,10 +6,11 @@ import torch
 import transformers
 
 from lib.core.names import stream
+from lib.core.store import Draft
 from lib.data import models
 
 
-def checkpoint(run, name, digest, random=False):
+def checkpoint(run: Draft, name: str, digest: str, random: bool = False) -> dict[str, str]:
     """Copy a published checkpoint into the store.
 
     random: whether its weights are drawn anew, which is the control without pre-training.

@@ -4,8 +4,11 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.core.store import Draft
+from lib.core.types import Json
 
-def count(run, config, tokens, labels):
+
+def count(run: Draft, config: Json, tokens: int, labels: int) -> dict[str, int]:
     """Count parameters and FLOPs of a configuration.
 
     config: {"model_type", sizes...} as transformers names them; other values are the framework's
@@ -15,10 +18,10 @@ def count(run, config, tokens, labels):
     of one row. PyTorch counts these under eager attention: matrix products and convolutions, where
     one multiply-accumulate is two FLOPs.
     """
-    config = transformers.AutoConfig.for_model(**config, num_labels=labels)
+    whole = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
-        model = cls.from_config(config, attn_implementation="eager").eval()
+        model = cls.from_config(whole, attn_implementation="eager").eval()
         # The mask has all four axes: the framework would read a shorter one, and tensors of this
         # device have no values.
         inputs = {

@@ -14,13 +14,17 @@ from torch.nn import functional
 from lib.core import paths
 from lib.core.names import stream
 from lib.core.options import Gates, Perceptron
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.data import digits as images_of
 from lib.search.control import LIMIT
 from lib.train import loop
 from lib.train.gating import Gating
 
 
-def digits(run, images, perceptron, gates, numerics):
+def digits(
+    run: Draft, images: Json, perceptron: Json, gates: Json, numerics: Json
+) -> dict[str, float]:
     """Search which inputs of a perceptron to keep.
 
     images: a descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
@@ -32,7 +36,7 @@ def digits(run, images, perceptron, gates, numerics):
     "inputs" are `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
     """
     loop.options(numerics)
-    options, gates = Perceptron(**perceptron), Gates(**gates)
+    options, wanted = Perceptron(**perceptron), Gates(**gates)
     found = images_of.described(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.device()) for part in split]
@@ -42,7 +46,7 @@ def digits(run, images, perceptron, gates, numerics):
     pixels = shape.numel()
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
-    search = train(run, network, splits["train"], gates, options)
+    search = train(run, network, splits["train"], wanted, options)
     metrics, alphas, curve = search.land()
     kept = search.control.on(alphas)
     run.save_arrays(
@@ -56,21 +60,25 @@ def digits(run, images, perceptron, gates, numerics):
     }
 
 
-def mlp(inputs, widths):
+def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
     """Return linear layers with ReLU between them."""
     layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
 
-def inputs_of(pixels, options, generator):
+def inputs_of(
+    pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
+) -> torch.Tensor:
     """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then noise."""
     pixels = pixels.flatten(1).float() / 255
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)
 
 
-def train(run, network, split, gates, options):
-    """Train weights and gates together. Returns the search (lib.train.gating.Gating)."""
+def train(
+    run: Draft, network: nn.Module, split: list[torch.Tensor], gates: Gates, options: Perceptron
+) -> Gating:
+    """Train weights and gates together. Returns the search."""
     pixels, labels = split
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
@@ -79,6 +87,7 @@ def train(run, network, split, gates, options):
     alphas = nn.Parameter(torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device))
     sizes = {"inputs": len(alphas)}
     search = Gating(run, network, [alphas], sizes, lambda sums: sums["inputs"], gates)
+    batches: list[np.ndarray] = []
     for step in range(steps):
         if step % per_epoch == 0:
             dice = np.random.default_rng(stream(run.seed, f"order:{step // per_epoch}"))
@@ -95,7 +104,9 @@ def train(run, network, split, gates, options):
 
 
 @torch.inference_mode()
-def accuracy(network, split, kept, options, seed):
+def accuracy(
+    network: nn.Module, split: list[torch.Tensor], kept: np.ndarray, options: Perceptron, seed: int
+) -> float:
     """Return the share of the images that are classified right by the kept inputs [N] alone."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))

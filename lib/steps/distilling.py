@@ -4,23 +4,29 @@ A teacher is cut and gets ghosts, with or without matching the teacher's hidden 
 """
 
 import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
+import torch
+import transformers
 
 from lib.core.disk import write_json
 from lib.core.names import stream
 from lib.core.options import Distil
+from lib.core.store import Draft, Scratch
+from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
 from lib.train import loop
-from lib.train.learn import learn
+from lib.train.learn import Lesson, learn
 from lib.train.matching import Match, imitating, layer_map, matching, states_on_disk, write_states
 from lib.train.students import SURGERY
 
 
-def distil(lesson, distil, surgery):
+def distil(lesson: Lesson, distil: Json, surgery: list[Json]) -> dict[str, float]:
     """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
     Without surgery it is a control that the paper lacks: the distillation of an unpruned model
@@ -33,6 +39,7 @@ def distil(lesson, distil, surgery):
     (`Mended`). `start_score` and `teacher_score` are of the development rows, before any training.
     """
     teacher, lesson.tokenizer = lesson.teacher
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
     perform(lesson.run, student, surgery)
@@ -53,17 +60,17 @@ class Mended(loop.Method):
     softmax where they have one).
     """
 
-    def __init__(self, run, student):
+    def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
         self.run = run
         self.kernels = [part for part in student.modules() if isinstance(part, Convolution)]
         self.first = self.taps()
 
-    def taps(self):
+    def taps(self) -> np.ndarray:
         """Return the taps of all kernels as one array."""
         taps = [kernel.taps().detach().cpu().numpy().ravel().copy() for kernel in self.kernels]
         return np.concatenate(taps) if taps else np.zeros(0)
 
-    def finish(self):
+    def finish(self) -> dict[str, float]:
         curve = self.run.logged("curve")
         self.run.save_arrays("curve", **curve)
         told = {"distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())}
@@ -71,7 +78,9 @@ class Mended(loop.Method):
         return told | moved
 
 
-def matches(student, teacher, options):
+def matches(
+    student: transformers.PreTrainedModel, teacher: transformers.PreTrainedModel, options: Distil
+) -> list[Match]:
     """List the matches of L_distill: embedding output, and outputs of both blocks of each layer."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
@@ -81,7 +90,14 @@ def matches(student, teacher, options):
     ]
 
 
-def objective_of(lesson, student, teacher, options):
+def objective_of(
+    lesson: Lesson,
+    student: transformers.PreTrainedModel,
+    teacher: transformers.PreTrainedModel,
+    options: Distil,
+) -> AbstractContextManager[
+    Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
+]:
     """Return the objective that learns by L_distill.
 
     The teacher runs beside the student or, with the input `states`, its states come from disk.
@@ -94,7 +110,7 @@ def objective_of(lesson, student, teacher, options):
     return matching(student, states_on_disk(path, len(layers(teacher))), wanted)
 
 
-def perform(run, model, ops):
+def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) -> None:
     """Do the operations in order, and write each of them with its report to the run's folder.
 
     A cut goes by the input `importance`; without it the last parts go. A "keep" takes what the
@@ -114,7 +130,7 @@ def perform(run, model, ops):
     write_json(run.folder / SURGERY, reports)
 
 
-def operate(run, surgery):
+def operate(run: Draft, surgery: list[Json]) -> dict[str, int]:
     """Cut a teacher and add ghosts without any training.
 
     The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned; `importance`
@@ -126,7 +142,7 @@ def operate(run, surgery):
     return size(model)
 
 
-def states(lesson, distil):
+def states(lesson: Lesson, distil: Json) -> dict[str, int]:
     """Write the hidden states of the input `teacher` for all training rows.
 
     So its students need not run it again. `train` gives the length at which rows are cut; distil:

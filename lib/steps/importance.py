@@ -8,18 +8,22 @@ of W2.
 A module of lib.methods that has a function `scores` ranks in another way (`Importance.by`).
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import torch
+import transformers
 
-from lib.core.options import Importance, Targets
+from lib.core.options import Importance, Numerics, Targets
+from lib.core.types import Json
 from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
-from lib.train.batches import collate
+from lib.train.batches import Encoded, collate
+from lib.train.learn import Lesson
 
 
-def importance(lesson, importance):
+def importance(lesson: Lesson, importance: Json) -> dict[str, int]:
     """Rank the heads and neurons of the input `teacher`.
 
     It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
@@ -34,11 +38,18 @@ def importance(lesson, importance):
     return {"examples": len(rows), "outputs": lesson.task.outputs}
 
 
-def scores(model, rows, options, numerics, progress=lambda fraction: None):
+def scores(
+    model: transformers.PreTrainedModel,
+    rows: Encoded,
+    options: Importance,
+    numerics: Numerics,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode.
 
-    rows: the Encoded rows whose losses count.
+    rows: those whose losses count.
     """
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
     with ExitStack() as held:
@@ -47,7 +58,12 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
             number = attention.self.num_attention_heads
             factor = torch.ones(number, requires_grad=True, device=loop.device())
 
-            def scale(_, inputs, factor=factor, size=attention.self.attention_head_size):
+            def scale(
+                _: torch.nn.Module,
+                inputs: tuple[torch.Tensor, ...],
+                factor: torch.Tensor = factor,
+                size: int = attention.self.attention_head_size,
+            ) -> tuple[torch.Tensor]:
                 # Scaling a head's context is scaling its attention probabilities.
                 return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
@@ -69,19 +85,33 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
     return head_total, neuron_total
 
 
-def by_method(model, rows, options, numerics, progress=lambda fraction: None):
+def by_method(
+    model: transformers.PreTrainedModel,
+    rows: Encoded,
+    options: Importance,
+    numerics: Numerics,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scores by the module `options.by` of lib.methods.
 
     Its function gets the model in eval mode, with gradients summed over all batches of `rows`.
     """
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     for loss in batch_losses(model, rows, options, numerics, progress):
         loss.backward()
     return module(options.by).scores(model)
 
 
-def batch_losses(model, rows, options, numerics, progress):
-    """Yield the mean loss of each batch of `rows` (Encoded) against the labels."""
+def batch_losses(
+    model: transformers.PreTrainedModel,
+    rows: Encoded,
+    options: Importance,
+    numerics: Numerics,
+    progress: Callable[[float], None],
+) -> Iterator[torch.Tensor]:
+    """Yield the mean loss of each batch of `rows` against the labels."""
+    assert rows.labels is not None
     for start in range(0, len(rows), options.batch):
         chosen = range(start, min(start + options.batch, len(rows)))
         batch = collate(rows, chosen, device=loop.device())

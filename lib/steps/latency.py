@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import transformers
 
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
 from lib.model.parts import size
@@ -20,7 +22,15 @@ from lib.train import loop
 WARM = 5  # So many turns go before the first one that counts.
 
 
-def latency(run, reference, batch, length, numerics, models=None, runs=100):
+def latency(
+    run: Draft,
+    reference: str,
+    batch: int,
+    length: int,
+    numerics: Json,
+    models: dict[str, Json] | None = None,
+    runs: int = 100,
+) -> dict[str, float]:
     """Time the forward passes of some models in turns.
 
     models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}.
@@ -32,7 +42,7 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     of `runs` turns), the speedup (the median over turns of the reference's time over the model's),
     and parameters. It saves all `times` [models, runs] in seconds.
     """
-    numerics = loop.options(numerics)
+    arithmetic = loop.options(numerics)
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
     made |= {
@@ -40,11 +50,12 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
         for name, source in sorted(run.inputs.items())
     }
     for model in made.values():
+        # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
         model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
     times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
-    with torch.inference_mode(), loop.autocast(numerics):
+    with torch.inference_mode(), loop.autocast(arithmetic):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
                 began = clocks()
@@ -63,14 +74,14 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     return {name: float(value) for name, value in result.items()}
 
 
-def clocks():
+def clocks() -> np.ndarray:
     """Return the seconds of the wall clock and of the CPU [2], once the GPU is done."""
     if loop.device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def encoder(description):
+def encoder(description: Json) -> transformers.PreTrainedModel:
     """Return the encoder of a description, with random weights."""
     if "net" in description:
         model = supernet.build(description["net"])

@@ -5,17 +5,23 @@ Shapes: N rows, T tokens, A heads, H hidden.
 
 import numpy as np
 import torch
+import transformers
 
 from lib import data as sources
+from lib.core.options import Numerics
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.measure.similarity import cka, divergence
 from lib.model import backbone
 from lib.model.parts import base
 from lib.train import loop, students
-from lib.train.batches import collate, encode
+from lib.train.batches import Encoded, collate, encode
 from lib.train.matching import observed
 
 
-def maps(run, data, rows, examples, max_length, numerics):
+def maps(
+    run: Draft, data: Json, rows: list[int], examples: int, max_length: int, numerics: Json
+) -> dict[str, float]:
     """Keep attention maps and outputs of last layers, and measure how alike they are.
 
     Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary. rows:
@@ -28,14 +34,14 @@ def maps(run, data, rows, examples, max_length, numerics):
     outputs, and the mean KL divergence from the reference's maps, of the mean over heads
     ("kl_mean_map") and of each head ("kl").
     """
-    numerics = loop.options(numerics)
+    arithmetic = loop.options(numerics)
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
         encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
         project = students.projection(made.model)
-        seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
+        seen[name] = [last_layer(model, encoded, i, project, arithmetic) for i in range(last + 1)]
     reference = seen["reference"]
     lengths = np.array([len(reference[i][1]) for i in rows])
     for name, states in seen.items():
@@ -53,11 +59,18 @@ def maps(run, data, rows, examples, max_length, numerics):
 
 
 @torch.inference_mode()
-def last_layer(model, encoded, row, project, numerics):
+def last_layer(
+    model: transformers.PreTrainedModel,
+    encoded: Encoded,
+    row: int,
+    project: tuple[torch.Tensor, torch.Tensor] | None,
+    numerics: Numerics,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on one row.
 
     Both are in float32. project: (weight, bias) for the output, or None.
     """
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     with observed(model) as seen, loop.autocast(numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
@@ -68,10 +81,12 @@ def last_layer(model, encoded, row, project, numerics):
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
 
 
-def similarity(reference, states):
+def similarity(
+    reference: list[tuple[np.ndarray, np.ndarray]], states: list[tuple[np.ndarray, np.ndarray]]
+) -> dict[str, float]:
     """Return {"kl_mean_map", "kl", "cka"} of a model against the reference.
 
-    reference, states: lists of (attention [A, T, T], output [T, H]), one for each row.
+    reference, states: (attention [A, T, T], output [T, H]) of each row.
     """
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}

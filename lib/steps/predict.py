@@ -2,10 +2,14 @@
 
 from lib import data as sources
 from lib.core.options import Train
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.train import heads, loop
 
 
-def predict(run, data, train, numerics, digest, span=None):
+def predict(
+    run: Draft, data: Json, train: Json, numerics: Json, digest: str, span: Json | None = None
+) -> dict[str, float]:
     """Predict the rows of a file `test` by a finished model.
 
     Input: `model`, fine-tuned on the task of the descriptor `data`. digest: the digest of the
@@ -14,12 +18,12 @@ def predict(run, data, train, numerics, digest, span=None):
     It saves logits [N, C], labels and row numbers as `test`. Raises Refused where the test rows
     have changed.
     """
-    numerics, train = loop.options(numerics), Train(**train)
+    arithmetic, training = loop.options(numerics), Train(**train)
     split = sources.one_split(data["source"], data["task"], "test")
     sources.check("the test file", sources.digest({"rows": split}), digest)
     task = sources.described(data)
     model, tokenizer = heads.network(run.inputs["model"].model, task, 0.0, run.seed)
-    rows, marks = heads.rows(tokenizer, split, task, train.max_length, span)
-    metrics, arrays = marks(loop.predict(model, rows, numerics, pad_to=train.pad_to))
+    rows, marks = heads.rows(tokenizer, split, task, training.max_length, span)
+    metrics, arrays = marks(loop.predict(model, rows, arithmetic, pad_to=training.pad_to))
     run.save_arrays("test", **arrays)
     return metrics | {"test_rows": len(split)}

@@ -4,6 +4,9 @@ The result stands in for a published checkpoint. It learns masked words and next
 et al. 2019, section 3.1).
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import torch
 import transformers
@@ -11,6 +14,8 @@ from torch.nn import functional
 
 from lib.core.names import stream
 from lib.core.options import Train
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.data import Split, grammar, toy
 from lib.measure.cost import Shape, configuration
 from lib.model import backbone
@@ -19,7 +24,14 @@ from lib.train import loop
 from lib.train.batches import encode
 
 
-def pretrain(run, corpus, model, objective, numerics, train=None):
+def pretrain(
+    run: Draft,
+    corpus: Json,
+    model: Json,
+    objective: dict[str, float],
+    numerics: Json,
+    train: Json | None = None,
+) -> dict[str, float]:
     """Pre-train a BERT of any size on generated text.
 
     corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}. objective:
@@ -27,33 +39,39 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     are shown as [MASK] or as a random word}. Without `train` the encoder keeps its random weights,
     which is the control that tells what pre-training is worth.
     """
-    numerics, train = loop.options(numerics), train and Train(**train)
+    arithmetic, training = loop.options(numerics), Train(**train) if train else None
     tokenizer = words(run.folder / "vocabulary")
-    dropout = train.dropout if train else 0.0
+    dropout = training.dropout if training else 0.0
     torch.manual_seed(stream(run.seed, "init"))
-    sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
+    layers, hidden, heads, ffn = (model[name] for name in ("layers", "hidden", "heads", "ffn"))
     # The model has positions for rows of 128 tokens.
-    shape = Shape("bert", *sizes, len(tokenizer), 128, 2, model["hidden"])
+    shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
-    if train:
+    if training:
         first, second, follows = passages(toy.corpus(corpus["sentences"], corpus["seed"]), run.seed)
-        encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
+        encoded = encode(
+            tokenizer, Split(first, second, follows, np.arange(len(first))), training.max_length
+        )
+        assert encoded.labels is not None and isinstance(network, transformers.BertForPreTraining)
         loss = masked_words(network, tokenizer, objective, encoded.labels)
-        result = {"passages": len(first)} | loop.fit(run, network, encoded, loss, train, numerics)
+        result = {"passages": len(first)} | loop.fit(
+            run, network, encoded, loss, training, arithmetic
+        )
     backbone.save(network, tokenizer, run.model)
     return result | size(network) | {"vocabulary": len(tokenizer)}
 
 
-def words(folder):
+def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
     """Write and return BERT's tokenizer with one token for each word form of the grammar."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
+    # pyrefly: ignore[missing-attribute]  # transformers makes this name at import.
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def passages(texts, seed):
+def passages(texts: list[str], seed: int) -> tuple[list[str], list[str], np.ndarray]:
     """Return (first sentences, second sentences, codes [N]: 0 where the second follows the first).
 
     Every other passage gets the second sentence of another passage. Of eight drawn ones it is the
@@ -71,7 +89,11 @@ def passages(texts, seed):
     return [one + " ." for one in first], second, follows
 
 
-def mask(batch, tokenizer, objective):
+def mask(
+    batch: dict[str, torch.Tensor],
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    objective: dict[str, float],
+) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
     """Return (batch with corrupted ids, true ids [n], places [B, T]) of n tokens to be predicted.
 
     Draws come from the loop's random state, so that a resumed run masks the same tokens.
@@ -86,13 +108,18 @@ def mask(batch, tokenizer, objective):
     return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def masked_words(network, tokenizer, objective, follows):
+def masked_words(
+    network: transformers.BertForPreTraining,
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    objective: dict[str, float],
+    follows: torch.Tensor,
+) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
     """Return f(batch, rows) -> {"loss", "masked", "next"}, the loss for lib.train.loop.fit.
 
     follows: the codes [N] of `passages`.
     """
 
-    def loss(batch, rows):
+    def loss(batch: dict[str, torch.Tensor], rows: np.ndarray) -> dict[str, torch.Tensor]:
         masked, wanted, chosen = mask(batch, tokenizer, objective)
         out = base(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
@@ -101,6 +128,6 @@ def masked_words(network, tokenizer, objective, follows):
             "masked": functional.cross_entropy(words.float(), wanted),
             "next": functional.cross_entropy(which, follows[rows].to(which.device)),
         }
-        return {"loss": sum(parts.values()), **parts}
+        return {"loss": parts["masked"] + parts["next"], **parts}
 
     return loss

@@ -1,12 +1,14 @@
 """This step draws a random architecture, the baseline of a search (NAS report, Table 5)."""
 
 from lib.core.options import Gates
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.model import backbone
 from lib.search import control
 from lib.train.gating import architecture, costs, numbers
 
 
-def random_architecture(run, gates):
+def random_architecture(run: Draft, gates: Json) -> Json:
     """Draw an architecture of a given cost.
 
     Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and neurons in

@@ -5,19 +5,34 @@ supernet and is scored. In stages 1 and 2 each candidate is trained for a while,
 task. In stage 3 it is a part of a supernet that was trained in parts, and is not trained itself.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import transformers
+
 from lib.core.options import Search, Train, Warmup
 from lib.core.store import Scratch
+from lib.core.types import Json
 from lib.model import backbone, supernet
 from lib.search import engine
-from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
+from lib.search.net import Net
+from lib.search.space import ENDLESS, IDS, QS, STACKS, Space, from_json
 from lib.steps import warming
 from lib.train import loop, students
+from lib.train.learn import Lesson
 
 
-def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, classifier=None):
+def search(
+    lesson: Lesson,
+    space: Json,
+    net: Json,
+    search: Json,
+    warmup: Json | None = None,
+    corpus: Json | None = None,
+    pretrain: Json | None = None,
+    classifier: str | None = None,
+) -> Json:
     """Search for a network in a space, as parts of a supernet or by training each candidate.
 
     Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and with
@@ -38,12 +53,15 @@ def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, 
     """
     run, options = lesson.run, Search(**search)
     if warmup:
-        learned = Warmup(**warmup), corpus, pretrain and Train(**pretrain)
+        learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
         evaluate = trained(lesson, options.score, *learned)
     else:
+        assert classifier is not None
         evaluate = shared(lesson, options.score, classifier)
     start = run.inputs["start"].model
-    told = students.tables(backbone.load(start)[0].config, len(students.projection(start)[0]))
+    projection = students.projection(start)
+    assert projection is not None
+    told = students.tables(backbone.load(start)[0].config, len(projection[0]))
     where = from_json({"start": net, "tables": told} | space)
     path = run.folder / "history.jsonl"
     history = engine.search(where, evaluate, options, run.seed, path, run.progress)
@@ -56,7 +74,7 @@ def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, 
     }
 
 
-def handed(where, net):
+def handed(where: Space, net: Net) -> Json:
     """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
     "net" is the network that the search found. "supernet" has its formulas with the deepest stacks
@@ -77,7 +95,7 @@ def handed(where, net):
     }
 
 
-def judged(lesson, model, score):
+def judged(lesson: Lesson, model: transformers.PreTrainedModel, score: str) -> Callable[[], float]:
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
 
     score: as in lib.core.options.Search.
@@ -87,33 +105,37 @@ def judged(lesson, model, score):
     return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
 
 
-def shared(lesson, score, classifier):
+def shared(lesson: Lesson, score: str, classifier: str) -> Callable[[Net], float]:
     """Return f(net) -> score of a part of the supernet without training."""
     folder = lesson.run.inputs["start"].model
     model, lesson.tokenizer = students.classifier(folder, classifier)
-    score = judged(lesson, model, score)
+    judge = judged(lesson, model, score)
 
-    def evaluate(net):
+    def evaluate(net: Net) -> float:
         supernet.choose(model, net)
-        return score()
+        return judge()
 
     return evaluate
 
 
-def trained(lesson, score, options, corpus, pretrain):
+def trained(
+    lesson: Lesson, score: str, options: Warmup, corpus: Json | None, pretrain: Train | None
+) -> Callable[[Net], float]:
     """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
     teacher, lesson.tokenizer = lesson.teacher
     rows = lesson.rows
     if corpus:
+        assert pretrain is not None
         general = backbone.load(run.inputs["general"].model)[0]
         text, batches = warming.rows(corpus, lesson.tokenizer, pretrain, run.seed)
 
-    def evaluate(net):
+    def evaluate(net: Net) -> float:
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
         judge = judged(lesson, student, score)
         part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
         if corpus:
+            assert pretrain is not None
             with students.distilling(student, general, options, numerics) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
         with students.distilling(student, teacher, options, numerics, rows.labels) as loss:

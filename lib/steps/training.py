@@ -5,18 +5,20 @@ One more step turns a trained model into int8.
 
 import numpy as np
 import torch
+import transformers
 
 from lib.core.options import Gates, Mix, Objective, Prune, Targets
+from lib.core.types import Json
 from lib.model import backbone, compact, gates, masks
 from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
 from lib.train.gating import GateSearch, flops
-from lib.train.learn import learn, predictions
+from lib.train.learn import Lesson, learn, predictions
 from lib.train.objectives import objective_of, predicting
 
 
-def finetune(lesson, targets):
+def finetune(lesson: Lesson, targets: Json) -> dict[str, float]:
     """Fine-tune a model on a task: the last stage of every method, and the teacher of most.
 
     Inputs: `start` (any model), and `teacher` where the targets need its logits.
@@ -29,8 +31,15 @@ def finetune(lesson, targets):
 
 
 def fineprune(
-    lesson, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, lower_case=None
-):
+    lesson: Lesson,
+    targets: Json,
+    alpha: float | None = None,
+    prune: Json | None = None,
+    mix: Json | None = None,
+    frozen: str | None = None,
+    margin: float | None = None,
+    lower_case: bool | None = None,
+) -> dict[str, float]:
     """Fine-tune under masks that a schedule closes, with or without a mix of the layers.
 
     So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs: `start` (any
@@ -58,14 +67,14 @@ def fineprune(
         cls, folder = type(lesson.tokenizer), run.inputs["start"].model
         lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
     objective = predicting(lesson, model, Targets(**targets), alpha)
-    methods = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    methods: list[loop.Method] = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     masks = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += [masks] * bool(prune) + [pruning.Course(run, model, lesson.steps, masks)]
+    methods += ([masks] if masks else []) + [pruning.Course(run, model, lesson.steps, masks)]
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
-    if may_diverge:
+    if margin is not None:
         result["majority"] = heads.majority(lesson.task, lesson.splits)
         score = result.get(lesson.task.metrics[0], -np.inf)
         result["diverged"] = bool(score <= result["majority"] + margin)
@@ -75,7 +84,7 @@ def fineprune(
     return result | size(model) | (compact.sizes(model) if prune else {})
 
 
-def nas_search(lesson, gates, objective):
+def nas_search(lesson: Lesson, gates: Json, objective: Json) -> Json:
     """Search which heads and neurons of a model to keep at a given cost.
 
     Gates train beside the weights, on the same batches (report on NAS pruning, sections 5 and 7).
@@ -90,7 +99,7 @@ def nas_search(lesson, gates, objective):
     return learn(lesson, model, objective_of(lesson, model, Objective(**objective)), [search])
 
 
-def retrain(lesson, objective, architecture=None):
+def retrain(lesson: Lesson, objective: Json, architecture: Json | None = None) -> dict[str, float]:
     """Cut an architecture out of a model, and train it on a teacher or on labels.
 
     The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one run. Inputs:
@@ -111,7 +120,7 @@ def retrain(lesson, objective, architecture=None):
     return result | size(model) | {"flops": flops(model)}
 
 
-def imp(lesson, kept, objective=None):
+def imp(lesson: Lesson, kept: float, objective: Json | None = None) -> dict[str, float]:
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table 10).
 
     The procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT
@@ -141,7 +150,9 @@ class Ticket(loop.Method):
     The other weights are zero, and stay zero in the training.
     """
 
-    def __init__(self, model, origin, kept):
+    def __init__(
+        self, model: transformers.PreTrainedModel, origin: transformers.PreTrainedModel, kept: float
+    ) -> None:
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(kept * sum(size.numel() for size in sizes))
@@ -153,20 +164,21 @@ class Ticket(loop.Method):
                 weight *= mask
         self.masks = [mask.to(loop.device()) for mask in self.masks]
 
-    def gradients(self, step, steps):
+    def gradients(self, step: int, steps: int) -> None:
         """Set the gradients of pruned weights to zero, so that Adam leaves them at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
+            assert weight.grad is not None
             weight.grad *= mask
 
 
-def prunable(model):
+def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
     """List the weights of the encoder's linear layers, and of the pooler where there is one."""
     found = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
     return found + ([pooler.dense.weight] if pooler is not None else [])
 
 
-def quantise(lesson):
+def quantise(lesson: Lesson) -> dict[str, float]:
     """Turn a finished model into int8, and judge it again without any training.
 
     Input: `start`. `train`, the settings of that model, says how rows are cut and padded. Metrics

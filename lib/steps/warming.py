@@ -3,9 +3,11 @@
 One loss has attention, states and predictions of a teacher, on text or on one or more tasks.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,8 @@ from torch import nn
 from lib.core import disk
 from lib.core.names import stream
 from lib.core.options import Train, Warmup
+from lib.core.store import Draft
+from lib.core.types import Json
 from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import EPOCHS, pairs
 from lib.model import backbone, stack
@@ -26,7 +30,13 @@ from lib.train.learn import Lesson, learn, predictions
 from lib.train.matching import matching, teaching
 
 
-def warmup(lesson, warmup, net=None, classifier=None, score=""):
+def warmup(
+    lesson: Lesson,
+    warmup: Json,
+    net: Json | None = None,
+    classifier: str | None = None,
+    score: str = "",
+) -> dict[str, float]:
     """Fine-tune by warm-up distillation.
 
     Labels are not used, but for a regression where the options ask for them. Inputs: `teacher`,
@@ -44,7 +54,9 @@ def warmup(lesson, warmup, net=None, classifier=None, score=""):
     teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
-        students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
+        linear = student.classifier
+        assert isinstance(linear, nn.Linear)
+        students.put(linear, *students.head(run.inputs["start"].model, classifier))
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), lesson.rows.labels
     objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
@@ -52,7 +64,15 @@ def warmup(lesson, warmup, net=None, classifier=None, score=""):
     return result | ({"held_out.score": students.likeness(lesson, student)()} if score else {})
 
 
-def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
+def predistil(
+    run: Draft,
+    corpus: Json,
+    warmup: Json,
+    train: Json,
+    numerics: Json,
+    net: Json | None = None,
+    shared: Json | None = None,
+) -> dict[str, float]:
     """Distil a network or a supernet on plain text, from a teacher's states alone.
 
     Nothing is masked, and no word is predicted. With `shared`, each step trains one part of a
@@ -62,18 +82,26 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     Outputs net and shared may be. corpus: see `rows`. net: the network to train (JSON of
     lib.search.net), by default that of `start`.
     """
-    numerics, train = loop.options(numerics), Train(**train)
+    arithmetic, training = loop.options(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
-    encoded, batches = rows(corpus, tokenizer, train, run.seed)
-    student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    encoded, batches = rows(corpus, tokenizer, training, run.seed)
+    student = students.student(run, net, transformers.BertModel, teacher, training.dropout)
     methods = students.methods(run, student, shared)
-    with students.distilling(student, teacher, Warmup(**warmup), numerics) as loss:
-        result = loop.fit(run, student, encoded, loss, train, numerics, None, methods, batches)
+    with students.distilling(student, teacher, Warmup(**warmup), arithmetic) as loss:
+        result = loop.fit(run, student, encoded, loss, training, arithmetic, None, methods, batches)
     backbone.save(student, tokenizer, run.model)
     return result | size(student) | {"rows": len(encoded)}
 
 
-def multitask(run, data, warmup, train, numerics, net=None, shared=None):
+def multitask(
+    run: Draft,
+    data: dict[str, Json],
+    warmup: Json,
+    train: Json,
+    numerics: Json,
+    net: Json | None = None,
+    shared: Json | None = None,
+) -> dict[str, float]:
     """Fine-tune one encoder on several tasks by warm-up distillation (stage 3).
 
     With `shared`, each step trains one part of a supernet. data: {name: descriptor} of the tasks.
@@ -88,47 +116,56 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     """
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
-    numerics, train = loop.options(numerics), Train(**train)
+    arithmetic, training = loop.options(numerics), Train(**train)
     teachers = {name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons}
     teacher, tokenizer = next(iter(teachers.values()))
     for lesson in lessons.values():
         lesson.tokenizer = tokenizer
-    encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    encoder = students.student(run, net, transformers.BertModel, teacher, training.dropout)
     width = encoder.config.hidden_size
-    encoder.classifiers = nn.ModuleDict()
+    encoder.classifiers = classifiers = nn.ModuleDict()
     for name, lesson in lessons.items():
-        encoder.classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
-    encoder.dropout = nn.Dropout(train.dropout)
-    encoded, names, batches = joined(lessons, train, run.seed)
+        classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
+    encoder.dropout = dropout = nn.Dropout(training.dropout)
+    encoded, names, batches = joined(lessons, training, run.seed)
     told = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
+    assert encoded.labels is not None
     prediction = students.predicted(encoded.labels, options)
 
-    def logits(model, batch, rows):
-        pooled = model.dropout(model(**batch).pooler_output)
-        return model.classifiers[names[rows[0]]](pooled)
+    def logits(
+        model: transformers.PreTrainedModel, batch: dict[str, torch.Tensor], rows: np.ndarray
+    ) -> torch.Tensor:
+        pooled = dropout(model(**batch).pooler_output)
+        return classifiers[names[rows[0]]](pooled)
 
-    def teach(batch, rows):
+    def teach(
+        batch: dict[str, torch.Tensor], rows: np.ndarray
+    ) -> tuple[Mapping[str, Any], torch.Tensor | None]:
         return teaches[names[rows[0]]](batch, rows)
 
     with ExitStack() as held:
         teaches = {
-            name: held.enter_context(teaching(model, numerics, students.logits))
+            name: held.enter_context(teaching(model, arithmetic, students.logits))
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
-        result = loop.fit(run, encoder, encoded, loss, train, numerics, **told)
-    learned, result = encoder.classifiers, result | {"rows": len(encoded)}
+        result = loop.fit(run, encoder, encoded, loss, training, arithmetic, **told)
+    result |= {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
-    students.save_tensors(learned.state_dict(), run.model, students.HEADS)
+    students.save_tensors(classifiers.state_dict(), run.model, students.HEADS)
     for name, lesson in lessons.items():
-        model = students.with_head(encoder, learned[name].weight, learned[name].bias)
+        head = classifiers[name]
+        assert isinstance(head, nn.Linear)
+        model = students.with_head(encoder, head.weight, head.bias)
         result |= predictions(run, lesson.judges(model), name)
     return result | size(encoder)
 
 
-def joined(lessons, train, seed):
+def joined(
+    lessons: dict[str, Lesson], train: Train, seed: int
+) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
     """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) -> batches).
 
     Labels are float32: classes learn from the teachers' logits, so that no loss reads codes.
@@ -137,11 +174,12 @@ def joined(lessons, train, seed):
     columns = {
         name: [row for part in each for row in part.columns[name]] for name in each[0].columns
     }
-    encoded = Encoded(columns, torch.cat([part.labels.float() for part in each]), each[0].pad)
+    labels = [part.labels.float() for part in each if part.labels is not None]
+    encoded = Encoded(columns, torch.cat(labels), each[0].pad)
     names = [name for name, part in zip(lessons, each, strict=True) for _ in range(len(part))]
     starts = np.cumsum([0, *map(len, each)])
 
-    def batches(epoch):
+    def batches(epoch: int) -> list[np.ndarray]:
         every = [
             start + rows
             for start, part in zip(starts, each, strict=False)
@@ -153,7 +191,9 @@ def joined(lessons, train, seed):
     return encoded, names, batches
 
 
-def rows(corpus, tokenizer, train, seed):
+def rows(
+    corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast, train: Train, seed: int
+) -> tuple[Encoded, Callable[[int], list[np.ndarray]] | None]:
     """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
 
     corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training, or a
@@ -162,7 +202,7 @@ def rows(corpus, tokenizer, train, seed):
     """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
-        split = Split(first, second, np.zeros(len(first), np.int64), None)
+        split = Split(first, second, np.zeros(len(first), np.int64), np.arange(len(first)))
         return encode(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.key_of("documents", *what, tokens.vocabulary(tokenizer))
@@ -177,7 +217,7 @@ def rows(corpus, tokenizer, train, seed):
     encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()
 
-    def batches(epoch):
+    def batches(epoch: int) -> list[np.ndarray]:
         start = epoch % len(epochs) * each
         part = lengths[start : start + each]
         found = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
@@ -186,7 +226,9 @@ def rows(corpus, tokenizer, train, seed):
     return encoded, batches
 
 
-def tokenised(corpus, tokenizer):
+def tokenised(
+    corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast
+) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} of each document of a text that is not empty."""
     for part in tokens.chunks(map(" ".join, texts.load(corpus))):
         found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
