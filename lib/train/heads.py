@@ -27,7 +27,7 @@ HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
 def network(
-    folder: Path, task: Task, dropout: float, seed: int
+    folder: str | Path, task: Task, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return the model and tokenizer of a saved folder, with the head that a Task needs.
 
@@ -92,6 +92,7 @@ def span_marks(
     """
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
+    assert split.answers is not None
     found, all_have = spans.texts(split, places), all(split.answers)
     pairs = zip(found, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]

@@ -94,7 +94,7 @@ def teaching(
     forward: without it only the encoder runs. scores: whether the states include raw attention
     scores.
     """
-    model.to(loop.device())
+    model.to(loop.device())  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     with lean(model, numerics), observed(model, scores) as seen:
 
         def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
@@ -129,9 +129,11 @@ def matching(
             parts = distances(matches, seen, wanted, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:
+                assert logits is not None and told is not None
                 weight, compare = prediction
                 parts["prediction"] = compare(logits, told, rows)
                 total = total + weight * parts["prediction"]
+            assert isinstance(total, Tensor)
             return {"loss": total, **parts}
 
         yield loss
@@ -167,7 +169,7 @@ def distances(
     mine, theirs: the states of student and teacher, as `observed` yields them. real: [B, T], 1 at
     real tokens. Raises Refused where student and teacher have different numbers of heads.
     """
-    parts = {}
+    parts: dict[str, Tensor] = {}
     for match in matches:
         ours, wanted = (
             [seen["embedding"]] if match.feature == "embedding" else seen[match.feature]
@@ -176,7 +178,8 @@ def distances(
         for i, j in match.layers:
             a, b = ours[i], wanted[j][:, list(match.heads[i])] if match.heads else wanted[j]
             if match.projected:
-                a = student.projection(a)
+                assert student is not None
+                a = student.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
                 raise Refused(f"{both}: their attention cannot be matched; take as many heads")
@@ -208,7 +211,7 @@ def write_states(
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
     """Write the states of all rows to `path` in the run's dtype. Returns {"bytes", "tokens"}."""
-    model.to(loop.device()).eval()
+    model.to(loop.device()).eval()  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows, table = np.argsort(lengths, kind="stable"), None
@@ -224,6 +227,7 @@ def write_states(
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
+    assert table is not None
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
     return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
 
