@@ -51,10 +51,12 @@ class Source:
             raise Refused(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
         # The head turns hidden states [B, H] into scores [B, V]; some models have none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
+        # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
         table = self.model.to(loop.device()).get_input_embeddings().weight
+        assert isinstance(table, torch.Tensor)
         self.embeddings = table.detach()
         special = self.tokenizer.all_special_tokens
-        self.names = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        self.names = self.tokenizer.convert_ids_to_tokens([*range(len(self.tokenizer))])
         self.usable = [not name.startswith("##") and name not in special for name in self.names]
         # These are the ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
         self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
@@ -149,6 +151,7 @@ def likeliest(
         hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
     hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
+    assert source.head is not None
     scores = source.head(hidden)[:, : len(source.usable)]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
     # Sorted, because rounding may swap neighbours.

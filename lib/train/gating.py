@@ -131,7 +131,8 @@ def costs(model: PreTrainedModel, regions: Iterable[str]) -> tuple[dict[Region, 
         planned = gates.plan(layer, regions)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         whole.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
-    return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
+    attention: Any = layer.attention
+    return sizes, encoder(model.config.hidden_size, attention.self.attention_head_size, whole)
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
@@ -141,7 +142,8 @@ def widths(layer: nn.Module) -> dict[str, int]:
 
 def flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of a model as it is, cut or whole, in the report's convention."""
-    size, found = layers(model)[0].attention.self.attention_head_size, map(widths, layers(model))
+    attention: Any = layers(model)[0].attention
+    size, found = attention.self.attention_head_size, map(widths, layers(model))
     return measured.flops(model.config.hidden_size, size, found)
 
 

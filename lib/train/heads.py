@@ -37,6 +37,7 @@ def network(
     head = HEADS[task.span]
     kept = head in backbone.architecture(folder)
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
+    assert model.config.id2label is not None
     mine = ", ".join(name for _, name in sorted(model.config.id2label.items()))
     wanted, unnamed = ", ".join(task.labels), ", ".join(f"LABEL_{i}" for i in range(task.outputs))
     if kept and task.labels and mine.lower() not in (wanted.lower(), unnamed.lower()):

@@ -130,7 +130,7 @@ def learn(
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))
-    score = judge and partial(lesson.score, judge)
+    score = partial(lesson.score, judge) if judge else None
 
     with objective as loss:
         try:

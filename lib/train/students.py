@@ -174,17 +174,19 @@ def student(
     the configuration.
     """
     start = run.inputs.get("start")
-    larger = start and backbone.load(start.model)[0]
+    larger = backbone.load(start.model)[0] if start else None
     torch.manual_seed(stream(run.seed, "student"))
-    net = supernet.of(larger) if net is None else net
+    if net is None:
+        assert larger is not None
+        net = supernet.of(larger)
     model = supernet.build(net, cls, teacher.config, **config)
-    model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
-    if start:
+    linear = model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+    if start and larger is not None:
         supernet.inherit(model, base(larger))
         weight, bias = projection(start.model) or (None, ())
-        if len(bias) == len(model.projection.bias):
+        if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
-            put(model.projection, weight, bias)
+            put(linear, weight, bias)
     set_dropout(model, dropout)
     return model
 
@@ -225,7 +227,9 @@ def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrai
     """Return a classifier with copies of the weights of an encoder and of a head, in eval mode."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
     model = supernet.build(supernet.of(encoder), cls, encoder.config, num_labels=labels)
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit(model.to(bias.device), encoder)
+    assert isinstance(model.classifier, nn.Linear)
     put(model.classifier, weight, bias)
     return model.eval()
 
