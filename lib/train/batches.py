@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lib.data import Split
     from lib.data.tokens import Rows
 
-    Ids = list[np.ndarray] | list[list[int]] | Rows
+    Ids = list[Any] | Rows  # A row is an array or a list of integers.
 
 POOL = 50  # Rows of so many batches are sorted by length together.
 

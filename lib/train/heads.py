@@ -110,6 +110,7 @@ def majority(task: Task, splits: Mapping[str, Split]) -> float:
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:
+        assert dev.answers is not None
         return squad.score([""] * len(dev), dev.answers)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)

@@ -168,10 +168,9 @@ def student(
 ) -> PreTrainedModel:
     """Return a model of class `cls` for a net, with a `projection` to the teacher's width.
 
-    net: None takes that of `start`. The weights of encoder and
-    projection come from the run's input `start`, a student or a supernet, where there is one. All
-    other weights are drawn from the run's seed, those of a head always. config: further values of
-    the configuration.
+    net: None takes that of `start`. The weights of encoder and projection come from the run's input
+    `start`, a student or a supernet, where there is one. All other weights are drawn from the run's
+    seed, those of a head always. config: further values of the configuration.
     """
     start = run.inputs.get("start")
     larger = backbone.load(start.model)[0] if start else None
