@@ -20,9 +20,9 @@ from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.train.batches import Encoded, encode
 
-# A task of spans has the second head.
 Judged = tuple[dict[str, float], Arrays]  # These are metrics, and arrays to keep.
 Marks = Callable[[np.ndarray], Judged]  # This judges logits.
+# A task of spans has the second head.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
@@ -55,8 +55,8 @@ def rows(
 ) -> tuple[Encoded, Marks]:
     """Return the rows of a Split, and what judges logits on them.
 
-    span: the fields of a Span, for a task of spans. The rows of such a task are
-    windows of passages. The arrays hold no text.
+    span: the fields of a Span, for a task of spans. The rows of such a task are windows of
+    passages. The arrays hold no text.
     """
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)

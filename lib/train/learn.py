@@ -44,7 +44,7 @@ class Lesson:
     ) -> None:
         self.run, self.span = run, span
         self.numerics = loop.options(numerics)
-        self.train = cast(Train, train and Train(**train))  # None is not read.
+        self.train = cast(Train, train and Train(**train))  # Nothing reads a None.
         self.splits, self.task = sources.load(data, run.seed), sources.described(data)
 
     def start(self) -> PreTrainedModel:
@@ -123,10 +123,9 @@ def learn(
 ) -> Json:
     """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
-    judged: how the names of the splits begin whose
-    predictions are saved. Where `train.select` is "best", the held-out rows decide if they are
-    judged, else the development set. may_diverge: whether a loss that is not finite is a result,
-    `diverged`, without predictions.
+    judged: how the names of the splits begin whose predictions are saved. Where `train.select` is
+    "best", the held-out rows decide if they are judged, else the development set. may_diverge:
+    whether a loss that is not finite is a result, `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))

@@ -105,7 +105,8 @@ def fit(
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite.
     """
-    model.to(device())  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    model.to(device())
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
         lean(model, numerics),
@@ -320,7 +321,8 @@ def predict(
     T is the length of the longest row. A batch has rows of similar length, and at most `tokens`
     tokens with padding or one row. Weights are cast to the run's dtype once for all batches.
     """
-    model.to(device()).eval()  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None

@@ -46,9 +46,8 @@ class Match:
     part: str  # Every distance is added to this part of the loss.
     # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention "scores".
     feature: str
-    layers: tuple[tuple[int, int], ...] = (
-        (0, 0),
-    )  # A pair is (layer of the student, of the teacher), from 0.
+    # A pair is (layer of the student, of the teacher), from 0.
+    layers: tuple[tuple[int, int], ...] = ((0, 0),)
     mask: bool = False  # The means leave padding out.
     projected: bool = False  # The student's states go through `student.projection` first.
     # These are the teacher's heads that each layer of the student still has; () means all.
@@ -94,7 +93,8 @@ def teaching(
     forward: without it only the encoder runs. scores: whether the states include raw attention
     scores.
     """
-    model.to(loop.device())  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    model.to(loop.device())
     with lean(model, numerics), observed(model, scores) as seen:
 
         def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
@@ -211,7 +211,8 @@ def write_states(
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
     """Write the states of all rows to `path` in the run's dtype. Returns {"bytes", "tokens"}."""
-    model.to(loop.device()).eval()  # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows, table = np.argsort(lengths, kind="stable"), None

@@ -62,9 +62,8 @@ class Masks(loop.Method):
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
                 self.steer(step)
-            self.weight *= (
-                float(self.model.get_buffer("pruning.steered")) / self.options.final_lambda
-            )
+            steered = float(self.model.get_buffer("pruning.steered"))
+            self.weight *= steered / self.options.final_lambda
 
     def steer(self, step: int) -> None:
         """Move the weight of the penalty so that the run ends at the wanted kept share.
