@@ -13,14 +13,19 @@ the order nor the batching of rows changes a result.
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.nn import functional
+from transformers import PreTrainedTokenizerFast
 
 from lib.core import disk
 from lib.core.names import Refused
+from lib.core.options import Augment, Numerics
+from lib.core.store import Run
+from lib.core.types import Arrays
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
@@ -39,29 +44,31 @@ class Source:
     Raises Refused for a model without a WordPiece vocabulary.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.model, self.tokenizer = backbone.load(folder)
         self.rules = self.tokenizer.backend_tokenizer
         if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
             raise Refused(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
         # The head turns hidden states [B, H] into scores [B, V]; some models have none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
+        # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
         table = self.model.to(loop.device()).get_input_embeddings().weight
+        assert isinstance(table, torch.Tensor)
         self.embeddings = table.detach()
         special = self.tokenizer.all_special_tokens
-        self.names = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        self.names = self.tokenizer.convert_ids_to_tokens([*range(len(self.tokenizer))])
         self.usable = [not name.startswith("##") and name not in special for name in self.names]
         # These are the ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
         self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-    def pieces(self, word):
+    def pieces(self, word: str) -> list[int]:
         """Return the piece ids of a word: an empty list where the vocabulary cannot spell it."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
-def words_and_places(source, text):
+def words_and_places(source: Source, text: str) -> tuple[list[str], list[int]]:
     """Return (the words of a text, the indices of those that may be replaced)."""
     text = source.rules.normalizer.normalize_str(text)
     words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
@@ -70,7 +77,14 @@ def words_and_places(source, text):
     ]
 
 
-def candidates(texts, source, count, numerics, near, tokens=None):
+def candidates(
+    texts: Iterable[str],
+    source: Source,
+    count: int,
+    numerics: Numerics,
+    near: dict[str, list[int]],
+    tokens: int | None = None,
+) -> Arrays:
     """Find the candidates of every word that may be replaced, in different texts.
 
     near: {word: neighbours} of earlier calls; new words are added to it. tokens: the most tokens of
@@ -112,7 +126,13 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 
 
 @torch.inference_mode()
-def likeliest(source, masked, length, count, numerics):
+def likeliest(
+    source: Source,
+    masked: Sequence[tuple[int, list[int], int]],
+    length: int,
+    count: int,
+    numerics: Numerics,
+) -> list[list[int]]:
     """Return the ids of up to `count` likeliest pieces for each masked place.
 
     masked: one (slot, ids of a sentence, place to mask) for each row. The model reads the sentence
@@ -131,6 +151,7 @@ def likeliest(source, masked, length, count, numerics):
         hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
     hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
+    assert source.head is not None
     scores = source.head(hidden)[:, : len(source.usable)]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
     # Sorted, because rounding may swap neighbours.
@@ -138,7 +159,9 @@ def likeliest(source, masked, length, count, numerics):
 
 
 @torch.inference_mode()
-def nearest(source, words, count, block=512):
+def nearest(
+    source: Source, words: Iterable[str], count: int, block: int = 512
+) -> dict[str, list[int]]:
     """Return {word: its up to `count` nearest other words by cosine}; unknown words have none."""
     found = {word: [] for word in words}
     queries = {
@@ -158,7 +181,9 @@ def nearest(source, words, count, block=512):
     return found
 
 
-def variants(text, source, ids, options, generator):
+def variants(
+    text: str, source: Source, ids: np.ndarray, options: Augment, generator: np.random.Generator
+) -> list[str]:
     """Return the text, then the different sentences of its tries, words joined by spaces.
 
     ids: int32 [words that may be replaced, count], the candidates of each word of the text.
@@ -176,7 +201,7 @@ def variants(text, source, ids, options, generator):
     return list(made)
 
 
-def expanded(sides):
+def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
     """Yield the rows (a, b) that one row becomes; b is None where rows have one text.
 
     sides: the variants of each text, the original first. Variants of `a` stand beside the original
@@ -190,15 +215,15 @@ def expanded(sides):
             yield left[0], text
 
 
-def encoded(run, tokenizer, max_length):
-    """Return the training rows of a run of step `augment` as Encoded.
+def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
+    """Return the training rows of a run of step `augment`.
 
     They are tokenised once, then read from disk.
     """
     path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
-    def rows():
+    def rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
             for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line))):
                 texts = [side for side in map(list, zip(*part, strict=True)) if side[0] is not None]

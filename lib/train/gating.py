@@ -1,8 +1,16 @@
 """This module searches over gates during a training (report on NAS pruning, sections 5 and 7)."""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from lib.core.options import Gates
+from lib.core.store import Scratch
+from lib.core.types import Json
 from lib.measure import gated as measured
 from lib.model import gates
 from lib.model.cut import wide
@@ -15,6 +23,9 @@ from lib.train import loop
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
 NAMES = {"ffn": "neurons"}  # The operation "keep" has another name for this kind of gate.
 
+Region = tuple[int, str]  # This is (layer, kind).
+Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.
+
 
 class Gating(loop.Method):
     """A Gating moves gates towards a cost while the weights train (lib.search.control).
@@ -23,26 +34,35 @@ class Gating(loop.Method):
     ValueError for a target out of reach.
     """
 
-    def __init__(self, run, model, alphas, sizes, cost, options):
+    def __init__(
+        self,
+        run: Scratch,
+        model: nn.Module,
+        alphas: Iterable[Tensor],
+        sizes: dict[Any, int],
+        cost: Cost,
+        options: Gates,
+    ) -> None:
         """Take N gates `alphas`, with `sizes` and `cost` as lib.search.control.Control has them."""
         self.run, self.model, self.apart = run, model, tuple(alphas)
         self.control = Control(options, sizes, cost, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
-    def gradients(self, step, steps):
+    def gradients(self, step: int, steps: int) -> None:
         found = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
+        before = self.model.get_buffer("average")
         alphas, average, note = self.control.move(
-            flat(self.apart), self.model.average.cpu().numpy(), flat(found), step, steps
+            flat(self.apart), before.cpu().numpy(), flat(found), step, steps
         )
         write(self.apart, alphas)
-        self.model.average.copy_(torch.from_numpy(average))
+        before.copy_(torch.from_numpy(average))
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def land(self):
+    def land(self) -> tuple[Json, np.ndarray, np.ndarray]:
         """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of COLUMNS)."""
         control, before, told = self.control, flat(self.apart), self.run.logged("search")
-        alphas, trimmed = control.trim(before, self.model.average.cpu().numpy())
+        alphas, trimmed = control.trim(before, self.model.get_buffer("average").cpu().numpy())
         write(self.apart, alphas)
         del self.model.average
         wanted, ratio = control.options.ratio, control.ratio(alphas)
@@ -67,12 +87,12 @@ class GateSearch(Gating):
     Raises Refused for gates that do not fit the model.
     """
 
-    def __init__(self, run, model, options):
+    def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         operate(model, {"op": "gates", "regions": list(options.regions)})
         alphas = gates.alphas(model).values()
         super().__init__(run, model, alphas, *costs(model, options.regions), options)
 
-    def finish(self):
+    def finish(self) -> Json:
         metrics, alphas, curve = self.land()
         every = {  # Half precision keeps the committed record small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
@@ -86,12 +106,12 @@ class GateSearch(Gating):
         }
 
 
-def flat(tensors):
+def flat(tensors: Iterable[Tensor]) -> np.ndarray:
     """Return one float64 array of several tensors."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
-def write(tensors, values):
+def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
     """Fill several tensors from one array, the reverse of `flat`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
@@ -100,7 +120,7 @@ def write(tensors, values):
 
 
 # ---- Gates of an encoder ----
-def costs(model, regions):
+def costs(model: PreTrainedModel, regions: Iterable[str]) -> tuple[dict[Region, int], Cost]:
     """Return what a search over some regions of a model needs, whether it has gates yet or not.
 
     These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs
@@ -111,34 +131,37 @@ def costs(model, regions):
         planned = gates.plan(layer, regions)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         whole.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
-    return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
+    attention: Any = layer.attention
+    return sizes, encoder(model.config.hidden_size, attention.self.attention_head_size, whole)
 
 
-def widths(layer):
+def widths(layer: nn.Module) -> dict[str, int]:
     """Return how much a layer has of each kind: {"heads", "ffn", "embedding", "qk", "v"}."""
     return {"ffn" if what == NAMES["ffn"] else what: size for what, size in wide(layer).items()}
 
 
-def flops(model):
+def flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of a model as it is, cut or whole, in the report's convention."""
-    size, found = layers(model)[0].attention.self.attention_head_size, map(widths, layers(model))
+    attention: Any = layers(model)[0].attention
+    size, found = attention.self.attention_head_size, map(widths, layers(model))
     return measured.flops(model.config.hidden_size, size, found)
 
 
-def numbers(found: dict, sizes: dict) -> list:
+def numbers(found: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]) -> list[int]:
     """Return how many gates of each region an architecture keeps, in the order of `sizes`.
 
-    found: what `architecture` returns. sizes: {(layer, kind): number of gates}.
+    found: what `architecture` returns. sizes: the number of gates of each region.
     """
     return [len(found[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
 
 
-def architecture(sizes, on):
+def architecture(sizes: Mapping[Region, int], on: np.ndarray) -> dict[str, list[list[int]]]:
     """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons": ...}.
 
-    sizes: {(layer, kind): number of gates}. on: whether each gate is on, in the order of `sizes`.
+    sizes: the number of gates of each region. on: whether each gate is on, in the order of `sizes`.
     """
-    kept, start = {}, 0
+    kept: dict[str, list[list[int]]] = {}
+    start = 0
     for (_, kind), number in sizes.items():
         chosen = [i for i in range(number) if on[start + i]]
         kept.setdefault(NAMES.get(kind, kind), []).append(chosen)

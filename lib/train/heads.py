@@ -3,25 +3,33 @@
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data
 from lib.core.names import Refused
 from lib.core.options import Span
-from lib.data import spans
+from lib.core.types import Arrays, Json
+from lib.data import Split, Task, spans
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.train.batches import Encoded, encode
 
+Judged = tuple[dict[str, float], Arrays]  # These are metrics, and arrays to keep.
+Marks = Callable[[np.ndarray], Judged]  # This judges logits.
 # A task of spans has the second head.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
-def network(folder, task, dropout, seed):
-    """Return (model, tokenizer) of a saved folder, with the head that a Task (lib.data) needs.
+def network(
+    folder: str | Path, task: Task, dropout: float, seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Return the model and tokenizer of a saved folder, with the head that a Task needs.
 
     A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of all layers.
     Raises Refused where the folder's head has other outputs or classes than the task.
@@ -29,6 +37,7 @@ def network(folder, task, dropout, seed):
     head = HEADS[task.span]
     kept = head in backbone.architecture(folder)
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
+    assert model.config.id2label is not None
     mine = ", ".join(name for _, name in sorted(model.config.id2label.items()))
     wanted, unnamed = ", ".join(task.labels), ", ".join(f"LABEL_{i}" for i in range(task.outputs))
     if kept and task.labels and mine.lower() not in (wanted.lower(), unnamed.lower()):
@@ -37,28 +46,35 @@ def network(folder, task, dropout, seed):
     return model, tokenizer
 
 
-def rows(tokenizer, split, task, max_length, span=None):
-    """Return (Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
+def rows(
+    tokenizer: PreTrainedTokenizerFast,
+    split: Split,
+    task: Task,
+    max_length: int,
+    span: Json | None = None,
+) -> tuple[Encoded, Marks]:
+    """Return the rows of a Split, and what judges logits on them.
 
-    span: the fields of a lib.core.options.Span, for a task of spans. The rows of such a task are
-    windows of passages. The arrays hold no text.
+    span: the fields of a Span, for a task of spans. The rows of such a task are windows of
+    passages. The arrays hold no text.
     """
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
-    span = Span(**span)
-    windows = spans.features(tokenizer, split, max_length, span.stride, span.max_query)
+    assert span is not None
+    cut = Span(**span)
+    windows = spans.features(tokenizer, split, max_length, cut.stride, cut.max_query)
     encoded = Encoded(windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id)
-    return encoded, partial(span_marks, split, windows, span.max_answer)
+    return encoded, partial(span_marks, split, windows, cut.max_answer)
 
 
-def class_marks(task, split, logits):
-    """Judge the logits [N, C] of a Split. Returns (metrics, arrays to keep)."""
+def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
+    """Judge the logits [N, C] of a Split."""
     kept = {"logits": logits, "labels": split.y, "index": split.index}
     return metrics.scores(task, logits, split.y), kept
 
 
-def unseen_marks(task, split, logits):
-    """Judge the logits [N, C] of unseen rows. Returns (metrics, arrays to keep).
+def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
+    """Judge the logits [N, C] of unseen rows.
 
     Runs keep them packed (lib.data.packed), and the metrics are those of the packed values.
     """
@@ -66,8 +82,10 @@ def unseen_marks(task, split, logits):
     return metrics.scores(task, said, split.y), data.packed(task.labels, said)
 
 
-def span_marks(split, windows, max_answer, logits):
-    """Judge the logits [W, 2, T] of all windows. Returns (metrics, arrays to keep).
+def span_marks(
+    split: Split, windows: spans.Features, max_answer: int, logits: np.ndarray
+) -> Judged:
+    """Judge the logits [W, 2, T] of all windows.
 
     Where some questions have no answer (SQuAD 2.0), the model gives none if that scores better than
     its best span. The official script also fits a threshold to the very rows that it judges; here
@@ -75,6 +93,7 @@ def span_marks(split, windows, max_answer, logits):
     """
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
+    assert split.answers is not None
     found, all_have = spans.texts(split, places), all(split.answers)
     pairs = zip(found, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
@@ -84,13 +103,14 @@ def span_marks(split, windows, max_answer, logits):
     return squad.score(said, split.answers), kept
 
 
-def majority(task, splits):
+def majority(task: Task, splits: Mapping[str, Split]) -> float:
     """Return the first metric of the development set for an answer that needs no reading.
 
     It is the training set's most frequent class or mean score, or no answer to any question.
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:
+        assert dev.answers is not None
         return squad.score([""] * len(dev), dev.answers)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)

@@ -8,19 +8,24 @@ word embeddings are trained that the data use.
 
 import ctypes
 import platform
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 
+from lib.core.options import Numerics
 from lib.model import scores
 from lib.model.parts import base, embedding_output
+from lib.train.batches import Encoded
 
 
 @cache
-def keep_memory():
+def keep_memory() -> None:
     """Let the C library keep the memory that a step frees for the next step.
 
     Otherwise it hands large tensors back to the system, and each step pays for some 5,000 fresh
@@ -32,7 +37,7 @@ def keep_memory():
 
 
 @contextmanager
-def lean(model, numerics):
+def lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
     """Make the passes of a model cheaper while the context is open.
 
     On a CPU the model's attention is the plain one of lib.model.scores, which is two to three times
@@ -52,7 +57,7 @@ def lean(model, numerics):
         yield
 
 
-def dropped(x, rate):
+def dropped(x: Tensor, rate: float) -> Tensor:
     """Return `x` with each element set to 0 with probability round(256 rate) / 256.
 
     The other elements are divided by their probability of staying, which keeps the mean exactly.
@@ -69,12 +74,13 @@ def dropped(x, rate):
 
 
 class ByteDropout(nn.Dropout):
-    def forward(self, x):
+    # pyrefly: ignore[bad-override-param-name]  torch says `input`; it is called by place.
+    def forward(self, x: Tensor) -> Tensor:
         return dropped(x, self.p) if self.training and self.p else x
 
 
 @contextmanager
-def byte_dropout(model, wanted=True):
+def byte_dropout(model: PreTrainedModel, wanted: bool = True) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes while the context is open.
 
     Attention goes through lib.model.scores, because the framework's fused one draws its mask
@@ -99,7 +105,7 @@ class UsedRows(nn.Module):
     they are looked up in the whole table, which first gets the trained rows.
     """
 
-    def __init__(self, embedding, used):
+    def __init__(self, embedding: nn.Embedding, used: Tensor) -> None:
         super().__init__()
         # The list hides the embedding from torch, so that its table is not trained or saved twice.
         self.full = [embedding]
@@ -113,20 +119,20 @@ class UsedRows(nn.Module):
         self.weight = nn.Parameter(own, embedding.weight.requires_grad)
         self.train(embedding.training)
 
-    def whole(self):
+    def whole(self) -> nn.Embedding:
         """Return the embedding with the trained rows written back."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]
 
-    def forward(self, ids):
+    def forward(self, ids: Tensor) -> Tensor:
         if self.training:
             return functional.embedding(self.place[ids], self.weight, self.padding_idx)
         return self.whole()(ids)
 
 
 @contextmanager
-def used_rows(model, encoded, weight_decay):
+def used_rows(model: PreTrainedModel, encoded: Encoded, weight_decay: float) -> Iterator[None]:
     """Train only those word embeddings that `encoded` uses while the context is open.
 
     Under Adam without weight decay, a row of the table without a gradient stays as it is. So
@@ -137,7 +143,7 @@ def used_rows(model, encoded, weight_decay):
     if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
-    owner = base(model).embeddings
+    owner: Any = base(model).embeddings
     table = owner.word_embeddings
     if hasattr(table, "word_embeddings"):  # This module holds the table (lib.model.stack.Trigram).
         owner, table = table, table.word_embeddings

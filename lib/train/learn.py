@@ -5,18 +5,29 @@ A step of lib.steps is a preset of `Lesson` and `learn`. It names a model, an ob
 over gates.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data as sources
 from lib.core.names import stream
 from lib.core.options import Targets, Train
-from lib.core.store import Scratch
+from lib.core.store import Draft, Scratch
+from lib.core.types import Json
+from lib.data import Split, Task
 from lib.model import backbone
 from lib.train import augment, heads, loop, objectives
+from lib.train.batches import Encoded
+
+Judge = Callable[[], heads.Judged]  # This judges a model as it is when called.
 
 
 class Lesson:
@@ -26,62 +37,69 @@ class Lesson:
     is trained. `tokenizer` is set by `start`, or by a step that takes another one.
     """
 
-    def __init__(self, run, data, train, numerics, span=None):
+    tokenizer: PreTrainedTokenizerFast
+
+    def __init__(
+        self, run: Draft, data: Json, train: Json | None, numerics: Json, span: Json | None = None
+    ) -> None:
         self.run, self.span = run, span
-        self.numerics, self.train = loop.options(numerics), train and Train(**train)
+        self.numerics = loop.options(numerics)
+        self.train = cast(Train, train and Train(**train))  # Nothing reads a None.
         self.splits, self.task = sources.load(data, run.seed), sources.described(data)
 
-    def start(self):
+    def start(self) -> PreTrainedModel:
         """Return the model of the input `start`, with the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
         model, self.tokenizer = heads.network(folder, self.task, self.train.dropout, seed)
         return model
 
-    def encoded(self, split):
-        """Return (Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
+    def encoded(self, split: str) -> tuple[Encoded, heads.Marks]:
+        """Return the rows of a split, and what judges logits on them."""
         rows, length = self.splits[split], self.train.max_length
         return heads.rows(self.tokenizer, rows, self.task, length, self.span)
 
     @cached_property
-    def rows(self):
-        """Return the Encoded rows to train on, those of the input `augmented` where it is there."""
+    def rows(self) -> Encoded:
+        """Return the rows to train on, those of the input `augmented` where it is there."""
         if made := self.run.inputs.get("augmented"):
             return augment.encoded(made, self.tokenizer, self.train.max_length)
         return self.encoded("train")[0]
 
     @cached_property
-    def teacher(self):
-        """Return (model, tokenizer) of the input `teacher`."""
+    def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+        """Return the model and tokenizer of the input `teacher`."""
         return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
-    def told(self):
+    def told(self) -> Tensor:
         """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed once."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
     @cached_property
-    def held_out(self):
-        """Return (Encoded held-out rows, the teacher's logits on them), computed once."""
+    def held_out(self) -> tuple[Encoded, Tensor]:
+        """Return the held-out rows and the teacher's logits on them, computed once."""
         rows = self.encoded("held_out")[0]
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
 
-    def predict(self, model, rows):
-        """Return a model's logits on encoded rows (lib.train.loop.predict)."""
+    def predict(self, model: PreTrainedModel, rows: Encoded) -> np.ndarray:
+        """Return a model's logits on rows (lib.train.loop.predict)."""
         return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """Return the number of steps of the training."""
         return -(-len(self.rows) // self.train.batch) * self.train.epochs
 
-    def judges(self, model, names=("dev", "unseen")):
-        """Return {split: f() -> (metrics, arrays to keep)}, which judge a model when called.
+    def judges(
+        self, model: PreTrainedModel, names: str | tuple[str, ...] = ("dev", "unseen")
+    ) -> dict[str, Judge]:
+        """Return {split: what judges a model on it}.
 
         They are of every split whose name begins with one of `names`. The unseen rows are for the
         end alone: nothing may select on them.
         """
 
-        def judge(split):
+        def judge(split: str) -> Judge:
             encoded, marks = self.encoded(split)
             if split == "unseen":
                 marks = partial(heads.unseen_marks, self.task, self.splits[split])
@@ -89,22 +107,29 @@ class Lesson:
 
         return {name: judge(name) for name in self.splits if name.startswith(names)}
 
-    def score(self, judge):
+    def score(self, judge: Judge) -> float:
         """Return the score that selects the best model: the mean of its metrics."""
         values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
         return sum(values[name] for name in names) / len(names)
 
 
-def learn(lesson, model, objective, methods=(), judged=("dev", "unseen"), may_diverge=False):
+def learn(
+    lesson: Lesson,
+    model: PreTrainedModel,
+    objective: AbstractContextManager[loop.Loss],
+    methods: Sequence[loop.Method] = (),
+    judged: str | tuple[str, ...] = ("dev", "unseen"),
+    may_diverge: bool = False,
+) -> Json:
     """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
-    objective: a context that yields the loss. judged: how the names of the splits begin whose
-    predictions are saved. Where `train.select` is "best", the held-out rows decide if they are
-    judged, else the development set. may_diverge: whether a loss that is not finite is a result,
-    `diverged`, without predictions.
+    judged: how the names of the splits begin whose predictions are saved. Where `train.select` is
+    "best", the held-out rows decide if they are judged, else the development set. may_diverge:
+    whether a loss that is not finite is a result, `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
-    score = partial(lesson.score, judges.get("held_out", judges.get("dev")))
+    judge = judges.get("held_out", judges.get("dev"))
+    score = partial(lesson.score, judge) if judge else None
 
     with objective as loss:
         try:
@@ -119,7 +144,7 @@ def learn(lesson, model, objective, methods=(), judged=("dev", "unseen"), may_di
     return result
 
 
-def predictions(run, judges, name=""):
+def predictions(run: Scratch, judges: Mapping[str, Judge], name: str = "") -> dict[str, float]:
     """Save the predictions of every split of `judges`. Returns the metrics.
 
     Arrays and metrics are named after `name` and the split; the first development set adds no name.
@@ -140,24 +165,38 @@ class Lab:
     "dev"} of the Task. train: the Train of `fit` where no field is changed.
     """
 
-    def __init__(self, tokenizer, task, splits, train, seed=0, threads=1):
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        task: Task,
+        splits: Mapping[str, Split],
+        train: Train,
+        seed: int = 0,
+        threads: int = 1,
+    ) -> None:
         self.train, self.seed = train, seed
         self.numerics = loop.options({"dtype": "float32", "threads": threads})
         both = (heads.rows(tokenizer, splits[n], task, train.max_length) for n in ("train", "dev"))
         (self.rows, _), (self.dev, self.marks) = both
 
-    def scores(self, model):
+    def scores(self, model: PreTrainedModel) -> dict[str, float]:
         """Return the metrics of a model on the development rows."""
         return self.marks(loop.predict(model, self.dev, self.numerics))[0]
 
-    def accuracy(self, model):
+    def accuracy(self, model: PreTrainedModel) -> float:
         return 100 * self.scores(model)["accuracy"]
 
-    def labels(self, model):
-        """Return f(batch, rows) -> {"loss": cross-entropy of the labels, ...} of a model."""
+    def labels(self, model: PreTrainedModel) -> loop.Loss:
+        """Return the cross-entropy of the labels as the loss of a model."""
         return objectives.predicting(self, model, Targets("hard")).enter_result
 
-    def fit(self, model, loss=None, methods=(), **changes):
+    def fit(
+        self,
+        model: PreTrainedModel,
+        loss: loop.Loss | None = None,
+        methods: Sequence[loop.Method] = (),
+        **changes: Any,
+    ) -> Scratch:
         """Train a model in place on a loss (lib.train.loop.fit), by default that of the labels.
 
         changes: fields of the Train that differ. Returns the Scratch that was logged to, with
@@ -166,5 +205,6 @@ class Lab:
         loss, told = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
+            # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
             run.result = loop.fit(run, model, self.rows, loss, *told, methods=methods)
         return run

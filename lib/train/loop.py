@@ -7,37 +7,46 @@ seed and the step.
 """
 
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.utils import parametrize
+from transformers import PreTrainedModel
 
 from lib.core import disk, paths, processor
 from lib.core.names import Refused, stream
-from lib.core.options import Numerics
-from lib.core.store import say
-from lib.train.batches import collate, order
+from lib.core.options import Numerics, Train
+from lib.core.store import Scratch, say
+from lib.core.types import Json
+from lib.train.batches import Encoded, collate, order
 from lib.train.lean import byte_dropout, lean, used_rows
 
 ABSENT = -1e4  # This logit of a padded token has probability 0 and avoids infinities.
 STATE = "state.pt"  # This file of a checkpoint has all that a resumed run needs.
 POINTS = 500  # A run logs its losses at about so many of its steps.
 
+Batch = dict[str, Tensor]  # This is a collated batch, each tensor [B, T].
+# f(batch, its row numbers) -> {"loss": scalar, parts...}.
+Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
+Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> row numbers, for each batch.
 
 _chosen = "cpu"  # The run that this process makes uses this device.
 
 
-def device():
+def device() -> torch.device:
     """Return the device of the run's tensors, which `options` sets from the run's Numerics."""
     return torch.device(_chosen)
 
 
-def autocast(numerics):
+def autocast(numerics: Numerics) -> torch.autocast:
     """Return a context in which forward passes have the run's dtype."""
     return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
 
 
-def schedule(step, steps, warmup):
+def schedule(step: int, steps: int, warmup: float) -> float:
     """Return the factor of the learning rate at a step, counted from 0.
 
     It rises linearly from 0 over the first `warmup` fraction of all steps, then it falls linearly
@@ -58,36 +67,45 @@ class Method:
     """
 
     # Each group {"params", "lr"} has its own learning rate, which follows the run's schedule.
-    groups = ()
+    groups: Sequence[dict[str, Any]] = ()
     # Neither the optimiser nor the clipping touches these parameters; `gradients` may move them.
-    apart = ()
+    apart: Sequence[Tensor] = ()
 
-    def before(self, step, steps):
+    def before(self, step: int, steps: int) -> None:
         """Prepare the model before each forward pass."""
 
-    def penalty(self):
+    def penalty(self) -> dict[str, Tensor]:
         """Return {name: scalar}, terms that are added to the loss."""
         return {}
 
-    def gradients(self, step, steps):
+    def gradients(self, step: int, steps: int) -> None:
         """Read the gradients, or change them, before they are clipped."""
 
-    def finish(self):
+    def finish(self) -> Json:
         """Turn the model into the one that is saved, after the last step. Returns metrics."""
         return {}
 
 
-def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
+def fit(
+    run: Scratch,
+    model: PreTrainedModel,
+    encoded: Encoded,
+    loss: Loss,
+    train: Train,
+    numerics: Numerics,
+    score: Callable[[], float] | None = None,
+    methods: Sequence[Method] = (),
+    batches: Batches | None = None,
+) -> Json:
     """Train a model in place on encoded rows, and let the methods finish it.
 
-    encoded: a lib.train.batches.Encoded. loss: f(batch, rows) -> {"loss": scalar, parts...} of a
-    collated batch and its row numbers; it may be a Method too. score: f() -> a number, the higher
-    the better; it is called where `train.select` is "best". batches: f(epoch) -> a list of arrays
-    of row numbers, equally many in each epoch, in place of the usual order.
+    loss: it may be a Method too. score: the higher the better; it is called where `train.select` is
+    "best". batches: equally many in each epoch, in place of the usual order.
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite.
     """
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(device())
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
@@ -99,12 +117,22 @@ def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batc
     return result | finished(methods)
 
 
-def finished(methods):
+def finished(methods: Sequence[Method]) -> Json:
     """Let the methods finish the model. Returns the metrics of all of them."""
     return {name: value for method in methods for name, value in method.finish().items()}
 
 
-def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
+def _fit(
+    run: Scratch,
+    model: PreTrainedModel,
+    encoded: Encoded,
+    loss: Loss,
+    train: Train,
+    numerics: Numerics,
+    score: Callable[[], float] | None,
+    methods: Sequence[Method],
+    batches: Batches | None,
+) -> Json:
     model.train()
     groups = parameter_groups(model, train, methods)
     rates = [group["lr"] for group in groups]
@@ -118,6 +146,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     torch.manual_seed(stream(run.seed, "dropout"))
     first, best = restore(run, model, optimiser, numerics.dtype)
     began = saved = time.monotonic()
+    rows_of_epoch: list[np.ndarray] = []
     for step in range(first, steps):
         epoch, offset = divmod(step, per_epoch)
         if offset == 0 or step == first:
@@ -146,6 +175,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
         if step % -(-steps // POINTS) == 0:
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
         if train.select == "best" and (done == steps or done % every == 0):
+            assert score is not None
             best = keep_best(run, model, score(), done, best)
             model.train()
         run.progress(done / steps)
@@ -163,7 +193,9 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     } | ({"best_step": best["step"]} if best else {})
 
 
-def parameter_groups(model, train, methods):
+def parameter_groups(
+    model: PreTrainedModel, train: Train, methods: Sequence[Method]
+) -> list[dict[str, Any]]:
     """Return the optimiser's groups of parameters.
 
     They are those with weight decay, those that `train.spare_norms` spares it, the taps of ghosts
@@ -186,7 +218,9 @@ def parameter_groups(model, train, methods):
     return groups + [{"weight_decay": 0.0, **group} for group in own]
 
 
-def keep_best(run, model, score, step, best):
+def keep_best(
+    run: Scratch, model: PreTrainedModel, score: float, step: int, best: dict[str, Any] | None
+) -> dict[str, Any]:
     """Return {"score", "step", "weights"} of the model if it is the best so far, else `best`."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
@@ -195,7 +229,14 @@ def keep_best(run, model, score, step, best):
     return {"score": float(score), "step": step, "weights": weights}
 
 
-def checkpoint(run, model, optimiser, step, best, dtype):
+def checkpoint(
+    run: Scratch,
+    model: PreTrainedModel,
+    optimiser: torch.optim.Optimizer,
+    step: int,
+    best: dict[str, Any] | None,
+    dtype: str,
+) -> None:
     """Write a checkpoint with everything that a resumed run needs, whole or not at all.
 
     The checkpoint before it is kept, in case that a disk loses this one; older ones are removed.
@@ -220,7 +261,9 @@ def checkpoint(run, model, optimiser, step, best, dtype):
         disk.remove(old)
 
 
-def restore(run, model, optimiser, dtype):
+def restore(
+    run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
+) -> tuple[int, dict[str, Any] | None]:
     """Load the last checkpoint. Returns (number of steps done, what `keep_best` returned last).
 
     Returns (0, None) where there is no checkpoint. One that is damaged, or does not say that it was
@@ -253,7 +296,7 @@ def restore(run, model, optimiser, dtype):
     return step, best
 
 
-def outputs(model, batch):
+def outputs(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a collated batch: [B, C] of classes, or [B, 2, T] of spans.
 
     A span has logits of its first and of its last token; those of padding are ABSENT.
@@ -266,12 +309,19 @@ def outputs(model, batch):
 
 
 @torch.inference_mode()
-def predict(model, encoded, numerics, tokens=2048, pad_to=0):
+def predict(
+    model: PreTrainedModel,
+    encoded: Encoded,
+    numerics: Numerics,
+    tokens: int = 2048,
+    pad_to: int = 0,
+) -> np.ndarray:
     """Return the logits of N encoded rows in float32: [N, C], or [N, 2, T] of spans.
 
     T is the length of the longest row. A batch has rows of similar length, and at most `tokens`
     tokens with padding or one row. Weights are cast to the run's dtype once for all batches.
     """
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
@@ -285,23 +335,24 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
                 logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
             logits[chosen, ..., : out.shape[-1]] = out
             start += len(chosen)
+    assert logits is not None
     return logits
 
 
-def options(numerics):
+def options(numerics: Json) -> Numerics:
     """Return the Numerics of a step's plain argument, and set the run's thread count and device.
 
     Raises Refused for bfloat16 on a CPU without instructions for it. Float32 in its place would
     be another run under the same identity.
     """
     global _chosen
-    numerics = Numerics(**numerics)
-    if numerics.dtype == "bfloat16" and not (numerics.device or processor.has_bfloat16()):
+    told = Numerics(**numerics)
+    if told.dtype == "bfloat16" and not (told.device or processor.has_bfloat16()):
         lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
         raise Refused(
             f"numerics.dtype is 'bfloat16', and {lacks}: take 'float32', which makes another run, "
             "or a machine that has one of them"
         )
-    torch.set_num_threads(numerics.threads)
-    _chosen = numerics.device or "cpu"
-    return numerics
+    torch.set_num_threads(told.threads)
+    _chosen = told.device or "cpu"
+    return told

@@ -3,11 +3,18 @@
 Shapes: B batch, T tokens, H hidden, A heads, C classes.
 """
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+from lib.core.options import Targets
 
-def prediction(logits, labels, targets, teacher_logits=None):
+
+def prediction(
+    logits: Tensor, labels: Tensor, targets: Targets, teacher_logits: Tensor | None = None
+) -> dict[str, Tensor]:
     """Return {"hard", "soft"}, as far as the targets ask for them, and their sum as "loss".
 
     "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft" is the same
@@ -30,6 +37,7 @@ def prediction(logits, labels, targets, teacher_logits=None):
     elif targets.kind != "soft":
         parts["hard"] = functional.cross_entropy(logits.float(), labels)
     if targets.kind != "hard":
+        assert teacher_logits is not None
         heat = targets.temperature
         if regression:
             parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())
@@ -38,10 +46,12 @@ def prediction(logits, labels, targets, teacher_logits=None):
             each = -(wanted * (logits.float() / heat).log_softmax(-1))
             each = each.sum(-1) if targets.sum_classes else each.mean(-1)
             parts["soft"] = each.mean() * heat**2
-    return {"loss": sum(parts.values()), **parts}
+    total = sum(parts.values())
+    assert isinstance(total, Tensor)
+    return {"loss": total, **parts}
 
 
-def mean_square(a, b, real=None, mask=True):
+def mean_square(a: Tensor, b: Tensor, real: Tensor | None = None, mask: bool = True) -> Tensor:
     """Return the mean of (a - b)^2 over states [B, T, H]. Only `a` gets a gradient.
 
     With `mask` the mean is over the real tokens alone, which are 1 in `real` [B, T].
@@ -53,7 +63,7 @@ class MeanSquare(torch.autograd.Function):
     """This function keeps the difference for the backward pass, so that each pass reads it once."""
 
     @staticmethod
-    def forward(ctx, a, b, real):
+    def forward(ctx: Any, a: Tensor, b: Tensor, real: Tensor | None) -> Tensor:
         difference, ctx.number, ctx.dtype = a.float() - b.float(), a.numel(), a.dtype
         if real is not None:
             difference.mul_(real.unsqueeze(-1))
@@ -62,11 +72,12 @@ class MeanSquare(torch.autograd.Function):
         return torch.dot(difference.flatten(), difference.flatten()) / ctx.number
 
     @staticmethod
-    def backward(ctx, gradient):
+    # pyrefly: ignore[bad-override]  torch says *grad_outputs; `forward` has one output.
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype), None, None
 
 
-def over_tokens(a, b, real, mask):
+def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1).
 
     With `mask` the mean is over pairs of real tokens alone, which are 1 in `real` [B, T].
@@ -78,7 +89,7 @@ def over_tokens(a, b, real, mask):
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def zeroed(a, b, real, mask):
+def zeroed(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the distance `over_tokens` after some scores were set to 0.
 
     These are the scores of padded keys and all that are at most -100, as in EfficientBERT's code.
@@ -88,7 +99,7 @@ def zeroed(a, b, real, mask):
     return over_tokens(a, b, real, mask)
 
 
-def over_keys(a, b, real, mask):
+def over_keys(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the mean of (a - b)^2 over scores [B, A, T, T], padded keys counting as equal.
 
     So TinyBERT's code has it. With `mask` the mean is over pairs of real tokens alone.

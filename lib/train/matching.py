@@ -6,24 +6,37 @@ A list of `Match` says what is compared with what. GhostBERT (section 2.3), Effi
 Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and teacher.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from lib.core.names import Refused
+from lib.core.options import Numerics
 from lib.model.parts import base
 from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
-from lib.train.batches import collate
+from lib.train.batches import Encoded, collate
 from lib.train.lean import lean
 from lib.train.losses import mean_square
+
+# These are the states of a model: "embedding" is one, "attention", "ffn" and "scores" are lists.
+States = Mapping[str, Any]
+# f(model, batch, row numbers) -> logits, or None where only the encoder runs.
+Forward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
+# f(batch, row numbers) -> (states, logits) of a teacher.
+Teach = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]]
+# This is (weight, f(logits, teacher's logits, row numbers) -> scalar).
+Prediction = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
 @dataclass(frozen=True)
@@ -33,15 +46,17 @@ class Match:
     part: str  # Every distance is added to this part of the loss.
     # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention "scores".
     feature: str
-    layers: tuple = ((0, 0),)  # A pair is (layer of the student, of the teacher), from 0.
+    # A pair is (layer of the student, of the teacher), from 0.
+    layers: tuple[tuple[int, int], ...] = ((0, 0),)
     mask: bool = False  # The means leave padding out.
     projected: bool = False  # The student's states go through `student.projection` first.
     # These are the teacher's heads that each layer of the student still has; () means all.
-    heads: tuple = ()
-    distance: Callable = mean_square  # f(mine, theirs, real tokens [B, T], mask) gives a scalar.
+    heads: Sequence[Sequence[int]] = ()
+    # f(mine, theirs, real tokens [B, T], mask) gives a scalar.
+    distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = mean_square
 
 
-def layer_map(student, teacher):
+def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
     """Return the pairs (layer of the student, layer of the teacher) that match, from 0.
 
     student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with layer
@@ -59,7 +74,7 @@ def layer_map(student, teacher):
 
 
 @contextmanager
-def observed(model, scores=True):
+def observed(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
     """Yield a dict that each forward pass fills with the states of lib.model.taps.
 
     With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a supernet may
@@ -70,53 +85,69 @@ def observed(model, scores=True):
 
 
 @contextmanager
-def teaching(model, numerics, forward=None, scores=True):
+def teaching(
+    model: PreTrainedModel, numerics: Numerics, forward: Forward | None = None, scores: bool = True
+) -> Iterator[Teach]:
     """Yield f(batch, rows) -> (states, logits) of a teacher that no longer learns.
 
-    forward: f(model, batch, rows) -> logits; without it only the encoder runs. scores: whether the
-    states include raw attention scores.
+    forward: without it only the encoder runs. scores: whether the states include raw attention
+    scores.
     """
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device())
     with lean(model, numerics), observed(model, scores) as seen:
 
-        def teach(batch, rows):
+        def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
             with torch.no_grad():
                 return seen, (forward or states_alone)(model, batch, rows)
 
         yield teach
 
 
-def states_alone(model, batch, _):
+def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
     """Run the encoder of a model without its head, for the states alone."""
     base(model)(**batch)
 
 
 @contextmanager
-def matching(student, teach, matches, forward=None, prediction=None):
+def matching(
+    student: PreTrainedModel,
+    teach: Teach,
+    matches: Sequence[Match],
+    forward: Forward | None = None,
+    prediction: Prediction | None = None,
+) -> Iterator[loop.Loss]:
     """Yield f(batch, rows) -> {"loss": scalar, parts...} of a student.
 
-    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(model, batch, rows) ->
-    logits of the student; without it only the encoder runs. prediction: (weight, f(logits,
-    teacher's logits, rows) -> scalar), which adds the part "prediction".
+    forward: without it only the encoder runs. prediction: it adds the part "prediction".
     """
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
 
-        def loss(batch, rows):
+        def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
             wanted, told = teach(batch, rows)
             logits = (forward or states_alone)(student, batch, rows)
             parts = distances(matches, seen, wanted, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:
+                assert logits is not None and told is not None
                 weight, compare = prediction
                 parts["prediction"] = compare(logits, told, rows)
                 total = total + weight * parts["prediction"]
+            assert isinstance(total, Tensor)
             return {"loss": total, **parts}
 
         yield loss
 
 
 @contextmanager
-def imitating(student, teacher, matches, numerics, forward=None, prediction=None):
+def imitating(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    matches: Sequence[Match],
+    numerics: Numerics,
+    forward: Forward | None = None,
+    prediction: Prediction | None = None,
+) -> Iterator[loop.Loss]:
     """Yield the loss of `matching`, where the teacher is a model that runs beside the student."""
     scores = any(match.feature == "scores" for match in matches)
     with (
@@ -126,13 +157,19 @@ def imitating(student, teacher, matches, numerics, forward=None, prediction=None
         yield loss
 
 
-def distances(matches, mine, theirs, real, student=None):
+def distances(
+    matches: Sequence[Match],
+    mine: States,
+    theirs: States,
+    real: Tensor,
+    student: nn.Module | None = None,
+) -> dict[str, Tensor]:
     """Return {part: sum of its distances}, all with weight 1.
 
     mine, theirs: the states of student and teacher, as `observed` yields them. real: [B, T], 1 at
     real tokens. Raises Refused where student and teacher have different numbers of heads.
     """
-    parts = {}
+    parts: dict[str, Tensor] = {}
     for match in matches:
         ours, wanted = (
             [seen["embedding"]] if match.feature == "embedding" else seen[match.feature]
@@ -141,7 +178,8 @@ def distances(matches, mine, theirs, real, student=None):
         for i, j in match.layers:
             a, b = ours[i], wanted[j][:, list(match.heads[i])] if match.heads else wanted[j]
             if match.projected:
-                a = student.projection(a)
+                assert student is not None
+                a = student.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
                 raise Refused(f"{both}: their attention cannot be matched; take as many heads")
@@ -149,7 +187,7 @@ def distances(matches, mine, theirs, real, student=None):
     return parts
 
 
-def projected(student, teacher):
+def projected(student: int, teacher: int) -> nn.Linear:
     """Return a linear layer from the student's width to the teacher's.
 
     Its weights are drawn from N(0, 0.02), and its biases are 0.
@@ -164,8 +202,16 @@ def projected(student, teacher):
 # A token has S = 2 L + 1 states: the embedding, then the attention output and the layer output of
 # each layer. All N rows lie one after another in one array [sum of T, S * H], with N + 1 offsets.
 @torch.no_grad()
-def write_states(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
+def write_states(
+    model: PreTrainedModel,
+    encoded: Encoded,
+    numerics: Numerics,
+    path: Path,
+    batch: int = 32,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> dict[str, int]:
     """Write the states of all rows to `path` in the run's dtype. Returns {"bytes", "tokens"}."""
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -182,11 +228,12 @@ def write_states(model, encoded, numerics, path, batch=32, progress=lambda fract
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
+    assert table is not None
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
     return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
 
 
-def states_on_disk(path, layers):
+def states_on_disk(path: Path, layers: int) -> Teach:
     """Return f(batch, rows) -> (states, None) that stands in for the function of `teaching`.
 
     It reads the states of the rows from disk, and pads them with zeros to the length of the batch.
@@ -194,7 +241,7 @@ def states_on_disk(path, layers):
     there = load_file(path)
     offsets, states = there["offsets"].tolist(), there["states"]
 
-    def teach(batch, rows):
+    def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
         pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
         table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         missing = batch["input_ids"].shape[1] - table.shape[1]

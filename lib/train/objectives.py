@@ -4,19 +4,27 @@ Each of these objectives is a context that yields a loss, f(batch, rows) -> {"lo
 parts...} (lib.train.loop.fit).
 """
 
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from lib.core.names import stream
-from lib.core.options import Targets
+from lib.core.options import Objective, Targets
 from lib.model.parts import layers, surgery
 from lib.train import loop, losses
 from lib.train.matching import Match, imitating, layer_map
 
+Lesson = Any  # A Lesson or a Lab of lib.train.learn, which imports this module.
 
-def predicting(lesson, model, targets, alpha=None):
+
+def predicting(
+    lesson: Lesson, model: PreTrainedModel, targets: Targets, alpha: float | None = None
+) -> nullcontext[loop.Loss]:
     """Return the objective that learns labels, the logits of the input `teacher`, or both.
 
     alpha: the weight of the teacher's part, while that of the labels is 1 - alpha; without it both
@@ -24,7 +32,7 @@ def predicting(lesson, model, targets, alpha=None):
     """
     rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
 
-    def loss(batch, chosen):
+    def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         logits = loop.outputs(model, batch)
         labels = rows.labels[chosen].to(logits.device)
         wanted = None if teacher is None else teacher[chosen].to(logits.device)
@@ -36,8 +44,10 @@ def predicting(lesson, model, targets, alpha=None):
     return nullcontext(loss)
 
 
-def objective_of(lesson, model, options):
-    """Return the objective that a lib.core.options.Objective names.
+def objective_of(
+    lesson: Lesson, model: PreTrainedModel, options: Objective
+) -> AbstractContextManager[loop.Loss]:
+    """Return the objective that the options name.
 
     The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
     """
@@ -51,11 +61,11 @@ def objective_of(lesson, model, options):
     return predicting(lesson, model, Targets("soft" if soft else "hard"))
 
 
-def squared(lesson, model):
+def squared(lesson: Lesson, model: PreTrainedModel) -> nullcontext[loop.Loss]:
     """Return the objective that learns the teacher's logits by their mean squared error."""
     teacher = lesson.told
 
-    def loss(batch, chosen):
+    def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         made = loop.outputs(model, batch).float()
         return {"loss": nn.functional.mse_loss(made, teacher[chosen].to(made.device))}
 
@@ -63,7 +73,9 @@ def squared(lesson, model):
 
 
 @contextmanager
-def intermediate(lesson, student, options):
+def intermediate(
+    lesson: Lesson, student: PreTrainedModel, options: Objective
+) -> Iterator[loop.Loss]:
     """Yield a loss of the teacher's states, each part summed over the layers.
 
     The part "layers" has the squared errors of the embedding output and of the layers' outputs, the
@@ -90,7 +102,7 @@ def intermediate(lesson, student, options):
 
 
 @contextmanager
-def two_stages(lesson, student, options):
+def two_stages(lesson: Lesson, student: PreTrainedModel, options: Objective) -> Iterator[loop.Loss]:
     """Yield a loss of the teacher's states, which after half of the steps is one of its logits."""
     with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
         yield Stages(first, later)
@@ -99,17 +111,17 @@ def two_stages(lesson, student, options):
 class Stages(loop.Method):
     """A Stages has one loss for the first half of the steps, and another one for the second."""
 
-    def __init__(self, first, later):
+    def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
         self.first, self.later = first, later
 
-    def before(self, step, steps):
+    def before(self, step: int, steps: int) -> None:
         self.now = self.first if step < steps // 2 else self.later
 
-    def __call__(self, batch, rows):
+    def __call__(self, batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
         return self.now(batch, rows)
 
 
-def heads_of_search(student):
+def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
     """Return L lists: the heads of the whole model that each layer of the student still has."""
     kept = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):

@@ -7,10 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from transformers import PreTrainedModel
 
 from lib.core.names import stream
+from lib.core.options import Mix, Prune
+from lib.core.store import Scratch
+from lib.core.types import Json
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
@@ -31,7 +35,7 @@ class Masks(loop.Method):
     Raises Refused where the warm-ups do not fit the number of steps.
     """
 
-    def __init__(self, run, model, options, steps):
+    def __init__(self, run: Scratch, model: PreTrainedModel, options: Prune, steps: int) -> None:
         self.run, self.model, self.options, self.steps = run, model, options, steps
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
         self.places = [(n, part, Mask(part.weight, options)) for n, _, part in projections(model)]
@@ -40,13 +44,13 @@ class Masks(loop.Method):
             parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
         self.scores = [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
         self.groups = ({"params": self.scores, "lr": options.lr},) if self.scores else ()
-        model.pruning = nn.Module()
+        pruning = model.pruning = nn.Module()
         device = next(model.parameters()).device
         for name, value in (("steered", options.final_lambda), ("error", 0.0)):
             made = torch.tensor(value, dtype=torch.float64, device=device)
-            model.pruning.register_buffer(name, made)
+            pruning.register_buffer(name, made)
 
-    def before(self, step, steps):
+    def before(self, step: int, steps: int) -> None:
         """Set the threshold of the masks and the weight of the penalty.
 
         Where the kept share has a target, the weight is steered.
@@ -58,25 +62,28 @@ class Masks(loop.Method):
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
                 self.steer(step)
-            self.weight *= float(self.model.pruning.steered) / self.options.final_lambda
+            steered = float(self.model.get_buffer("pruning.steered"))
+            self.weight *= steered / self.options.final_lambda
 
-    def steer(self, step):
+    def steer(self, step: int) -> None:
         """Move the weight of the penalty so that the run ends at the wanted kept share.
 
         One score has to reach the final cut when the run ends: the largest score that the wanted
         share leaves out. Steering by the kept share itself fails: it stays at 1 for long, then it
         falls within a few steps, too late to brake.
         """
-        state, first = self.model.pruning, self.options.final_lambda
+        state, first = self.model.get_submodule("pruning"), self.options.final_lambda
+        steered, lag = state.get_buffer("steered"), state.get_buffer("error")
+        assert self.cut is not None
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
         score = float(kth_largest(every, max(1, int(self.options.target * every.numel()))))
         way = (score - self.cut) / (self.options.init - self.cut)
         error = way - schedules.course(step, self.ramp.first, self.steps)
-        weight = schedules.steered(float(state.steered), error, float(state.error), first)
-        state.steered.fill_(weight)
-        state.error.fill_(error)
+        weight = schedules.steered(float(steered), error, float(lag), first)
+        steered.fill_(weight)
+        lag.fill_(error)
 
-    def penalty(self):
+    def penalty(self) -> dict[str, Tensor]:
         """Return {"penalty": weight times the mean penalty of all matrices}, if there is one."""
         if not self.options.final_lambda:
             return {}
@@ -84,14 +91,15 @@ class Masks(loop.Method):
         return {"penalty": self.weight * each.mean()}
 
     @torch.no_grad()
-    def kept(self):
+    def kept(self) -> tuple[list[int], list[int]]:
         """Return (how many weights of each masked matrix are kept now, how many it has)."""
-        whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
+        name = "parametrizations.weight.original"
+        whole = [linear.get_parameter(name) for _, linear, _ in self.places]
         kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
         return kept, [w.numel() for w in whole]
 
     @torch.no_grad()
-    def finish(self):
+    def finish(self) -> Json:
         """Multiply the weights by their final masks, and cut out empty heads and neurons.
 
         The masks are gone then. Saves `shares`, the kept share of each layer [L]. Returns the
@@ -112,7 +120,7 @@ class Masks(loop.Method):
         return found | {"penalty_weight": self.weight}
 
 
-def counted(masked, kept, everything):
+def counted(masked: int, kept: int, everything: int) -> dict[str, float]:
     """Return the metrics of `masked` weights that have masks, of which `kept` stay.
 
     everything: the number of all parameters of the layers, biases and LayerNorms included.
@@ -134,15 +142,16 @@ class LayerMix(loop.Method):
     gamma [1].
     """
 
-    def __init__(self, run, model, options):
+    def __init__(self, run: Scratch, model: PreTrainedModel, options: Mix) -> None:
         self.run, self.model = run, model
         operate(model, options.surgery, seed=stream(run.seed, "mix"))
-        self.mix = mixes.present(model)
-        self.first = self.mix.weights().detach().numpy().copy()
+        mix = mixes.present(model)
+        assert mix is not None
+        self.mix, self.first = mix, mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": options.lr},) if learned else ()
 
-    def finish(self):
+    def finish(self) -> Json:
         self.run.save_arrays(
             "mix",
             before=self.first,
@@ -154,7 +163,7 @@ class LayerMix(loop.Method):
         return {"mix_bytes_per_token": 4 * number}
 
 
-def freeze(model, part):
+def freeze(model: PreTrainedModel, part: str) -> None:
     """Freeze a part of the model: the "embeddings", or the "encoder".
 
     The embeddings are those of words, positions and types with their LayerNorm. The encoder is the
@@ -173,7 +182,9 @@ class Course(loop.Method):
     behind the last step of a run that diverged.
     """
 
-    def __init__(self, run, model, steps, masks):
+    def __init__(
+        self, run: Scratch, model: PreTrainedModel, steps: int, masks: Masks | None
+    ) -> None:
         self.run, self.steps, self.masks = run, steps, masks
         self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
         self.layers = [
@@ -181,7 +192,7 @@ class Course(loop.Method):
             for layer in layers(model)
         ]
 
-    def gradients(self, step, steps):
+    def gradients(self, step: int, steps: int) -> None:
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
@@ -190,7 +201,7 @@ class Course(loop.Method):
             share = sum(kept) / sum(of)
         self.run.log(step, course={"gradient_norm": norms.tolist(), "kept_share": share})
 
-    def finish(self):
+    def finish(self) -> Json:
         told = self.run.logged("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
         shares = np.full(self.steps, np.nan)

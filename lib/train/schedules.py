@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from lib.core.names import Refused
+from lib.core.options import Prune
 
 EVERY = 2  # The controller moves once in so many steps.
 PROPORTIONAL, INTEGRAL = 20.0, 1.0  # These gains act on the logarithm of the penalty's weight.
@@ -25,7 +26,7 @@ class Ramp:
     first: int  # This is i w.
     last: int  # This is T - f w.
 
-    def __call__(self, step):
+    def __call__(self, step: int) -> float:
         """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at both ends."""
         if step <= self.first:
             return self.start
@@ -35,12 +36,11 @@ class Ramp:
         return self.end + (self.start - self.end) * left**3
 
 
-def plan(options, steps):
+def plan(options: Prune, steps: int) -> Ramp:
     """Return the Ramp of the threshold in a run of `steps` steps.
 
-    options: a lib.core.options.Prune. Where the two warm-ups leave no room for a ramp, its
-    `overlong` decides: "refuse" raises Refused, "jump" lets the threshold jump after the initial
-    warm-up, as the public code does.
+    Where the two warm-ups leave no room for a ramp, `overlong` decides: "refuse" raises Refused,
+    "jump" lets the threshold jump after the initial warm-up, as the public code does.
     """
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
@@ -50,14 +50,14 @@ def plan(options, steps):
     return Ramp(options.initial_threshold, options.final_threshold, first, last)
 
 
-def penalty(threshold, options):
+def penalty(threshold: float, options: Prune) -> float:
     """Return the weight of the penalty at a threshold: final_lambda * threshold /
     final_threshold.
     """
     return options.final_lambda * threshold / options.final_threshold
 
 
-def course(step, first, steps):
+def course(step: int, first: int, steps: int) -> float:
     """Return where the score that decides should be at a step, on its way from 1 to 0.
 
     It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero slope, as
@@ -67,7 +67,7 @@ def course(step, first, steps):
     return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
 
 
-def steered(weight, error, before, first):
+def steered(weight: float, error: float, before: float, first: float) -> float:
     """Return the next weight of the penalty, by a proportional and integral controller.
 
     It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a factor of REACH

@@ -8,19 +8,30 @@ Shapes: B batch, T tokens, H hidden, C classes.
 
 import json
 import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from lib.core.names import Refused, stream
-from lib.core.options import Shared, Targets
+from lib.core.options import Numerics, Shared, Targets, Warmup
+from lib.core.store import Draft
+from lib.core.types import Json
+from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout
-from lib.search.net import from_json, parameters
+from lib.search.net import Net, from_json, parameters
 from lib.train import heads, loop, losses
-from lib.train.matching import Match, imitating, layer_map, projected
+from lib.train.learn import Lesson
+from lib.train.matching import Match, Prediction, imitating, layer_map, projected
 
 # This file of a run lists the operations of the steps operate and distil, with their reports.
 SURGERY = "surgery.json"
@@ -32,8 +43,13 @@ DRAWS = 10_000  # After so many draws of parts of a supernet the window counts a
 
 
 # ---- What is compared ----
-def matches(student, teacher, options, heads=()):
-    """List the matches of equations 1 and 2 for the options, a lib.core.options.Warmup.
+def matches(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    options: Warmup,
+    heads: Sequence[Sequence[int]] = (),
+) -> list[Match]:
+    """List the matches of equations 1 and 2.
 
     heads: for each layer of a cut student, the teacher's heads that it still has; () means all.
     """
@@ -46,7 +62,7 @@ def matches(student, teacher, options, heads=()):
     ]
 
 
-def prediction(logits, teacher, labels, options):
+def prediction(logits: Tensor, teacher: Tensor, labels: Tensor, options: Warmup) -> Tensor:
     """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
 
     logits, teacher: [B, C], or [B, 2, T] of spans, where the losses of the two ends are summed.
@@ -61,7 +77,7 @@ def prediction(logits, teacher, labels, options):
     return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
 
 
-def likeness(lesson, model):
+def likeness(lesson: Lesson, model: PreTrainedModel) -> Callable[[], float]:
     """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain answer.
 
     L is the prediction loss (equation 3) on all held-out rows of a lesson, with the input
@@ -70,7 +86,8 @@ def likeness(lesson, model):
     """
     encoded, wanted = lesson.held_out
 
-    def value():
+    def value() -> float:
+        assert encoded.labels is not None
         logits = torch.from_numpy(lesson.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
         loss = losses.prediction(logits, encoded.labels, Targets("soft"), wanted)["loss"]
@@ -79,34 +96,43 @@ def likeness(lesson, model):
     return value
 
 
-def predicted(labels, options):
+def predicted(labels: Tensor, options: Warmup) -> Prediction | None:
     """Return the argument `prediction` of lib.train.matching.matching, None for a weight of 0.
 
     labels: the labels of all rows.
     """
 
-    def compare(logits, teacher, rows):
+    def compare(logits: Tensor, teacher: Tensor, rows: np.ndarray) -> Tensor:
         return prediction(logits, teacher, labels[rows].to(logits.device), options)
 
     return (options.prediction, compare) if options.prediction else None
 
 
-def distilling(student, teacher, options, numerics, labels=None, heads=()):
+def distilling(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    options: Warmup,
+    numerics: Numerics,
+    labels: Tensor | None = None,
+    heads: Sequence[Sequence[int]] = (),
+) -> AbstractContextManager[loop.Loss]:
     """Return the objective that learns attention and states of a teacher.
 
     labels: the labels of all rows; with them it learns the teacher's predictions too. heads: as in
     `matches`.
     """
-    told = () if labels is None else (logits, predicted(labels, options))
+    told: tuple[Any, ...] = () if labels is None else (logits, predicted(labels, options))
     return imitating(student, teacher, matches(student, teacher, options, heads), numerics, *told)
 
 
-def logits(model, batch, _):
+def logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
     return loop.outputs(model, batch)
 
 
 # ---- Students ----
-def for_task(run, net, task, teacher, dropout):
+def for_task(
+    run: Draft, net: Net | Json | None, task: Task, teacher: PreTrainedModel, dropout: float
+) -> PreTrainedModel:
     """Return a student with the head of a task (see `student`).
 
     Where `start` was cut or has ghosts, and there is no net, it is the student itself.
@@ -122,7 +148,7 @@ def for_task(run, net, task, teacher, dropout):
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
 
 
-def heads_of_cut(run):
+def heads_of_cut(run: Draft) -> Sequence[Sequence[int]]:
     """Return L lists of the teacher's heads that a cut `start` still has, in its order.
 
     Returns () where the input `start` was not cut.
@@ -132,37 +158,46 @@ def heads_of_cut(run):
     return next((each["report"]["heads"] for each in reports if each["surgery"]["op"] == "cut"), ())
 
 
-def student(run, net, cls, teacher, dropout, **config):
+def student(
+    run: Draft,
+    net: Net | Json | None,
+    cls: type[PreTrainedModel],
+    teacher: PreTrainedModel,
+    dropout: float,
+    **config: Any,
+) -> PreTrainedModel:
     """Return a model of class `cls` for a net, with a `projection` to the teacher's width.
 
-    net: JSON of a lib.search.net.Net; None takes that of `start`. The weights of encoder and
-    projection come from the run's input `start`, a student or a supernet, where there is one. All
-    other weights are drawn from the run's seed, those of a head always. config: further values of
-    the configuration.
+    net: None takes that of `start`. The weights of encoder and projection come from the run's input
+    `start`, a student or a supernet, where there is one. All other weights are drawn from the run's
+    seed, those of a head always. config: further values of the configuration.
     """
     start = run.inputs.get("start")
-    larger = start and backbone.load(start.model)[0]
+    larger = backbone.load(start.model)[0] if start else None
     torch.manual_seed(stream(run.seed, "student"))
-    net = supernet.of(larger) if net is None else net
+    if net is None:
+        assert larger is not None
+        net = supernet.of(larger)
     model = supernet.build(net, cls, teacher.config, **config)
-    model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
-    if start:
+    linear = model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+    if start and larger is not None:
         supernet.inherit(model, base(larger))
         weight, bias = projection(start.model) or (None, ())
-        if len(bias) == len(model.projection.bias):
-            put(model.projection, weight, bias)
+        if len(bias) == len(linear.bias):
+            assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
+            put(linear, weight, bias)
     set_dropout(model, dropout)
     return model
 
 
-def projection(folder):
+def projection(folder: Path) -> tuple[Tensor, Tensor] | None:
     """Return (weight, bias) of the projection in a student's folder, or None without one."""
     path = folder / PROJECTION
     there = load_file(path) if path.exists() else {}
-    return tuple(there[MAP + name] for name in ("weight", "bias")) if there else None
+    return (there[MAP + "weight"], there[MAP + "bias"]) if there else None
 
 
-def save_tensors(tensors, folder, name):
+def save_tensors(tensors: Mapping[str, Tensor], folder: Path | None, name: str) -> None:
     """Write tensors to a file of a folder; None as the folder writes nothing."""
     if folder is not None:
         folder.mkdir(exist_ok=True)
@@ -171,8 +206,8 @@ def save_tensors(tensors, folder, name):
 
 
 # ---- Heads of several tasks ----
-def classifier(folder, name):
-    """Return (classifier, tokenizer) of one task, from the folder of a run of step multitask.
+def classifier(folder: Path, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Return the classifier and tokenizer of one task, from the folder of a run of step multitask.
 
     The classifier is the shared encoder with the head of that task. Raises KeyError for a task that
     the run has not learned.
@@ -181,22 +216,24 @@ def classifier(folder, name):
     return with_head(encoder, *head(folder, name)), tokenizer
 
 
-def head(folder, name):
+def head(folder: Path, name: str) -> tuple[Tensor, Tensor]:
     """Return (weight [C, H], bias [C]) of one task's head, from such a folder."""
     there = load_file(folder / HEADS)
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
-def with_head(encoder, weight, bias):
+def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
     """Return a classifier with copies of the weights of an encoder and of a head, in eval mode."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
     model = supernet.build(supernet.of(encoder), cls, encoder.config, num_labels=labels)
+    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit(model.to(bias.device), encoder)
+    assert isinstance(model.classifier, nn.Linear)
     put(model.classifier, weight, bias)
     return model.eval()
 
 
-def put(linear, weight, bias):
+def put(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     """Fill a linear layer with the first columns of a weight that is at least as wide."""
     with torch.no_grad():
         linear.weight.copy_(weight[:, : linear.in_features])
@@ -204,8 +241,8 @@ def put(linear, weight, bias):
 
 
 # ---- Methods of the training ----
-def methods(run, student, shared=None):
-    """List the methods of a warm-up. shared: fields of a lib.core.options.Shared, or None."""
+def methods(run: Draft, student: PreTrainedModel, shared: Json | None = None) -> list[loop.Method]:
+    """List the methods of a warm-up. shared: fields of a Shared."""
     parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
     return [*parts, Kept(run, student)]
 
@@ -217,12 +254,12 @@ class Kept(loop.Method):
     which leaves the model when the training ends.
     """
 
-    def __init__(self, run, student):
+    def __init__(self, run: Draft, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
 
-    def finish(self):
+    def finish(self) -> Json:
         self.run.save_arrays("curve", **self.run.logged("curve"))
-        tensors = self.student.projection.state_dict(prefix=MAP)
+        tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
         save_tensors(tensors, self.run.model, PROJECTION)
         return {}
@@ -234,20 +271,22 @@ class Parts(loop.Method):
     The finished model is the whole one again.
     """
 
-    def __init__(self, student, shared, seed):
+    def __init__(self, student: PreTrainedModel, shared: Shared, seed: int) -> None:
         self.student, self.shared, self.seed = student, shared, seed
         self.whole = from_json(supernet.of(student))
-        self.tables = tables(student.config, student.projection.out_features)
+        linear = student.get_submodule("projection")
+        assert isinstance(linear, nn.Linear)
+        self.tables = tables(student.config, linear.out_features)
 
-    def before(self, step, steps):
+    def before(self, step: int, steps: int) -> None:
         supernet.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
 
-    def finish(self):
+    def finish(self) -> Json:
         supernet.choose(self.student)
         return {}
 
 
-def tables(config, teacher):
+def tables(config: PreTrainedConfig, teacher: int) -> dict[str, int]:
     """Return the widths that lib.search.net.parameters needs beside a Net.
 
     teacher: the width of the teacher.
@@ -260,7 +299,7 @@ def tables(config, teacher):
     }
 
 
-def part(whole, shared, seed, step, **tables):
+def part(whole: Net, shared: Shared, seed: int, step: int, **tables: int) -> Net:
     """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
     It depends on seed and step alone. Stack and ratio of each layer are drawn from the layer's
