@@ -87,7 +87,7 @@ def named(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def read(
     args: argparse.Namespace,
-) -> tuple[dict[Path, dict[str, Sequence[Row]]], dict[Path, Refused], Store]:
+) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
     """Return the notebooks of a command: ({path: {variable: rows}}, {path: error}, store).
 
     The second dict has the notebooks whose Specs cannot be made, because data are not at hand, or

@@ -35,6 +35,13 @@ def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(tmp_path, monk
     ]
 
 
+def test_a_cut_network_is_timed_beside_the_whole_one():
+    lines = list(bench.cutting(turns=2))
+    assert [line["turn"] for line in lines] == [0, 1]
+    assert all(line["whole_seconds"] > 0 and line["cut_seconds"] > 0 for line in lines)
+    assert lines[0]["flops_ratio"] == pytest.approx(1 / 0.3, rel=0.02)
+
+
 def test_methods_start_with_plain_fine_tuning_and_see_the_same_batches():
     common = {
         "data": data.describe("toy", "CoLA", 64),

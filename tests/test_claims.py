@@ -807,7 +807,7 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = lists.claims()[id]
     planned, rows = {*parse_seeds(line["seeds"])}, source.rows(line)
     assert planned and {row["seed"] for row in rows} == planned
-    missing = [row | {"run": None, "state": "missing"} for row in rows]
+    missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
     results, note = claims.judge(line, missing, replace(SETTING, planned=len(planned)))
     assert results and not note
     assert {(r.word, r.done, r.estimate) for r in results} == {(NOT_MEASURED, 0, None)}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors import safe_open
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
 from .mpnet import arrange, named
@@ -32,7 +32,7 @@ PLAIN: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "local
 
 def headed(
     folder: str | Path, head: str, outputs: int, dropout: float, seed: int
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of any saved folder, with a head.
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
@@ -74,7 +74,7 @@ def operated(folder: str | Path) -> bool:
 
 
 def save(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path | None
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | Path | None
 ) -> None:
     """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
@@ -90,7 +90,7 @@ def save(
         cls.config_class.from_dict(config | done).save_pretrained(folder)
 
 
-def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of a folder, the model being of the class that was saved.
 
     It is in float32 and in eval mode. No random number is drawn. Where the weights are those of an
@@ -120,7 +120,7 @@ def opening(what: str, folder: str | Path) -> Iterator[None]:
         raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
 
 
-def words(folder: str | Path) -> PreTrainedTokenizerBase:
+def words(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a folder. Raises Refused naming the folder."""
     with opening("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It raises where it finds none.
