@@ -19,7 +19,7 @@ the 95 % interval must lie. The label * stands for any model, the value * for an
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -115,7 +115,9 @@ def places(text: str | None) -> Place:
 def form(text: str, where: Place) -> Form:
     """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a place."""
     told = [
-        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups() for part in text.split(" over ")
+        # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
+        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
+        for part in text.split(" over ")
     ]
     return Form(tuple((label, (*places(own or told[-1][1]), *where)) for label, own in told))
 
@@ -142,18 +144,19 @@ def cell(text: str) -> Cell:
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {text!r}: expected {how}")
-    what, where, terms = hit["what"] or "", places(hit["where"]), Counter()
+    what, where = hit["what"] or "", places(hit["where"])
+    weights: dict[Form, float] = defaultdict(float)
     measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
     for told, factor in ((hit["left"], 1), (hit["right"], -1)):
         if factor > 0 or not told.startswith("value "):
             for weight, one in side(told, where, slope):
-                terms[one] += factor * weight
+                weights[one] += factor * weight
     value = hit["right"].startswith("value ")
     at, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
     high = at + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = at - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
-    terms = tuple((weight, one) for one, weight in terms.items())
+    terms = tuple((weight, one) for one, weight in weights.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
         known("measure", measure, MEASURES)

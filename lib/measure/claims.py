@@ -98,6 +98,7 @@ class Result:
         if self.unmeasured:
             return NOT_MEASURED
         (low, high), e, aim = self.cell.bounds, self.estimate, self.aim
+        assert e is not None
         if low <= e.low and e.high <= high:
             return AGREES
         if e.high < low or e.low > high:
@@ -114,6 +115,7 @@ class Result:
         """
         if self.word != AGREES or self.aim is None:
             return ""
+        assert self.estimate is not None
         if self.printed is None:
             above = self.aim > self.null
             weak = self.estimate.high < self.aim if above else self.estimate.low > self.aim
@@ -132,6 +134,7 @@ class Result:
         """Return whether the interval shuts out the printed value; None where either is lacking."""
         if self.unmeasured or self.printed is None:
             return None
+        assert self.estimate is not None
         return not self.estimate.low <= self.printed <= self.estimate.high
 
     @property
@@ -144,13 +147,16 @@ class Result:
         word, e = self.word, self.estimate
         if word == NOT_MEASURED:
             return None
+        assert e is not None
         ends = [e.p_of(end) for end in self.cell.bounds if isfinite(end)]
         if word == OPPOSITE:
             return min(ends)
+        aim = self.aim
         if word == NO_EFFECT:
-            return e.p_of(self.aim)
-        if word == NOISY and self.aim is not None:
-            ends.append(e.p_of(self.aim))
+            assert aim is not None
+            return e.p_of(aim)
+        if word == NOISY and aim is not None:
+            ends.append(e.p_of(aim))
         return max(ends)
 
     @property
@@ -270,12 +276,12 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
     A task of a mean, and a comparison that another claim counts, are not of the family. others: the
     p of its other cells.
     """
-    counted = [r.p is not None and not (r.beside or r.same_as) for r in results]
-    family = [r.p for r, counts in zip(results, counted, strict=True) if counts]
+    every = [None if r.beside or r.same_as else r.p for r in results]
+    family = [p for p in every if p is not None]
     corrected = iter(stats.holm([*family, *others]))
     return [
-        replace(r, holm=float(next(corrected))) if counts else r
-        for r, counts in zip(results, counted, strict=True)
+        r if p is None else replace(r, holm=float(next(corrected)))
+        for r, p in zip(results, every, strict=True)
     ]
 
 
@@ -302,8 +308,9 @@ class Setting:
         if (text, task) in table and "/" not in task:
             return table[text, task]
         parts = [table.get((text, part), table.get((text, ""))) for part in task.split("/")]
-        if None not in parts:
-            return float(np.mean(parts))
+        there = [part for part in parts if part is not None]
+        if len(there) == len(parts):
+            return float(np.mean(there))
         return table.get((text, task))
 
 

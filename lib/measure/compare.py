@@ -69,8 +69,9 @@ def pairs(
     runs of different dtypes (`alike`).
     """
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
-    parts = ([row for row in rows if row["model"] == model] for model in (method, baseline))
-    return aligned(*parts, columns)
+    ours, theirs = ([row for row in rows if row["model"] == model] for model in (method, baseline))
+    # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
+    return aligned(ours, theirs, columns)
 
 
 def aligned(
@@ -86,13 +87,13 @@ def aligned(
     rows.
     """
     both = alike([*ours, *theirs])
-    ours, theirs = (
+    runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(ours)], both[len(ours) :])
     )
     found = []
-    for task, seed in sorted(ours.keys() & theirs.keys()):
-        run, other = ours[task, seed], theirs[task, seed]
+    for task, seed in sorted(runs.keys() & others.keys()):
+        run, other = runs[task, seed], others[task, seed]
         both = zip((run, other), spared, strict=True)
         if any(level(each, columns[task][0]).collapsed for each, spare in both if not spare):
             continue
@@ -265,7 +266,8 @@ def score(run: Run | None, column: Column) -> float:
     """
     if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
         return development(run, column)
-    said, labels = map(judged(run, column).get, ("said", "labels"))
+    rows = judged(run, column)
+    said, labels = rows["said"], rows["labels"]
     return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
 
@@ -310,7 +312,7 @@ def rows_of(frame: pd.DataFrame) -> list[str]:
     return [name for name in ("m", "model") if name in frame]
 
 
-def paired(scored: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the lines of `points` without the scores of a seed that only one model has.
 
     Among the models of one width and column such a score compares with nothing. Where no two models

@@ -70,7 +70,7 @@ def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
 def configured(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
     fields = (config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG)
-    return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
+    return Shape(*fields, embedding=config.get("embedding_size", config["hidden_size"]))
 
 
 SHAPES = {

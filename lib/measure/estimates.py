@@ -104,7 +104,7 @@ def groups_of(
     for weight, *models in both:
         parts = [[row for row in rows if fits(row, *model)] for model in models]
         spared = [label in may_fail for label, _ in models]
-        groups.append((compare.aligned(*parts, metric_of, spared), weight))
+        groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
     return groups
 
 
@@ -118,6 +118,7 @@ def of_measure(
     import pandas as pd
 
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)
+    # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
     parts = [(weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms]
     if not all(len(part) for _, own in parts for part in own):
@@ -129,5 +130,7 @@ def of_measure(
         exact = one.bounds[0] == one.bounds[1]  # The cell is on every run, so its count is exact.
         return replace(e, low=e.mean, high=e.mean) if exact else e
     by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
-    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
-    return stats.replicates(total, MEASURES[one.measure].resolution) if len(total) else None
+    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed)
+    assert isinstance(total, pd.Series)
+    values = total.dropna()
+    return stats.replicates(values, MEASURES[one.measure].resolution) if len(values) else None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
 
 from lib.core import disk
 from lib.core.store import Run
@@ -51,7 +50,7 @@ class Measure:
 # ---- STEPS
 
 
-def smoothed(loss: ArrayLike, share: float = 0.05) -> np.ndarray:
+def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
     """Return the trailing mean [N] of a loss [N] over this share of its points.
 
     At the start it is over fewer points.
@@ -76,9 +75,9 @@ def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> flo
 
 def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
     """Return {seed: share of steps} of a collected frame, for seeds that have both runs."""
-    curves = {
-        (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
-    }
+    made = compare.there(frame)
+    at = zip(made["model"], made["seed"], made["run"], strict=True)
+    curves = {(model, seed): run.arrays("curve") for model, seed, run in at}
     return {
         seed: share_of_steps(curve, curves["from scratch", seed], part)
         for (model, seed), curve in curves.items()
@@ -214,7 +213,7 @@ def variance_ratio(
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
     low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
     p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, least, 1, nan, p, null=1.0)
+    return stats.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
 def ranked(
@@ -229,7 +228,7 @@ def ranked(
 
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
-    names = sorted(name for name in searches if name.startswith("held_out."))
+    names = sorted(name for name in map(str, searches) if name.startswith("held_out."))
     held = "held_out.score" if "held_out.score" in names else next(iter(names), None)
     search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
     return pd.DataFrame({"search": search, "final": final}).dropna()
@@ -243,7 +242,8 @@ def rank_correlation(
     It is None for fewer than RANKED candidates.
     """
     both = ranked(parts, metric_of)
-    return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
+    search, final = both.to_numpy().T
+    return stats.rank_correlation(search, final) if len(both) >= RANKED else None
 
 
 def speed_ups(run: Run) -> dict[str, stats.Estimate]:
@@ -287,4 +287,5 @@ def valued(
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()
+    # pyrefly: ignore[bad-argument-type]  # For the stub, an expression may give a DataFrame.
     return frame.assign(value=frame.eval(how.values))

@@ -271,6 +271,7 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
+            # pyrefly: ignore[bad-argument-type]  # None equals None alone.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(f"{task}: all pairs must share examples, clusters and the metric")
@@ -376,7 +377,8 @@ def share_gap(
 
 def slope_weights(x: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y is the least-squares slope of y over x."""
-    centred = np.asarray(x, float) - np.mean(x)
+    values = np.asarray(x, float)
+    centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
@@ -409,7 +411,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, draws: int = 20_000, seed: int 
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(x, y)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Estimate(*map(float, (tau, low, high)), len(x), 1, np.nan, float(p))
+    return Estimate(float(tau), float(low), float(high), len(x), 1, np.nan, float(p))
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
