@@ -28,7 +28,7 @@ from lib.measure.measures import MEASURES, ranked, valued
 # WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has the words
 # of printed numbers that are computed again. READING tells how words are to be read.
 WORDS, CHECKS, READING = map(
-    disk.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
+    disk.toml(Path(__file__).with_suffix(".toml")).__getitem__, ("WORDS", "CHECKS", "READING")
 )
 AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
     "agrees",
