@@ -19,14 +19,18 @@ the 95 % interval must lie. The label * stands for any model, the value * for an
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from typing import Any
 
 import numpy as np
 
 from lib.core.names import Refused, known
+from lib.core.rows import Row
+from lib.core.spec import Spec
 from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
 
@@ -38,7 +42,7 @@ CELL = re.compile(
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
 FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
 # Each function maps the x of the points of a line to their weights.
-WEIGHTS = {
+WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
     "per decade": lambda x: stats.slope_weights(np.log10(x)),
     "per step": stats.slope_weights,
@@ -46,17 +50,17 @@ WEIGHTS = {
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
 
+Place = tuple[tuple[str, str], ...]  # It has (column, values with "/" between), ...
+Model = tuple[str, Place]  # This is a label with its place.
+
 
 @dataclass(frozen=True)
 class Form:
-    """A Form is one model, or one model above another, each with its place.
+    """A Form is one model, or one model above another, each with its place."""
 
-    It has the form ((label, ((column, values with "/" between), ...)), ...).
-    """
+    models: tuple[Model, ...]
 
-    models: tuple
-
-    def parts(self, rows):
+    def parts(self, rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
         """Return [the rows that fit a model] for each model of this Form."""
         return [[row for row in rows if fits(row, *model)] for model in self.models]
 
@@ -68,58 +72,57 @@ class Cell:
     text: str
     measure: str  # It is one of MEASURES, or "" for the score.
     about: str  # The measure takes this text in brackets.
-    terms: tuple  # Each term is a pair (weight, Form).
+    terms: tuple[tuple[float, Form], ...]  # Each term has its weight.
     bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
     slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
 
     @property
-    def each(self):
+    def each(self) -> bool:
         """Return whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
 
     @property
-    def models(self):
-        """Return the (label, place) of all models of the Forms, each once."""
+    def models(self) -> list[Model]:
+        """Return all models of the Forms, each once."""
         return list(dict.fromkeys(model for _, form in self.terms for model in form.models))
 
 
-def labelled(row):
+def labelled(row: Mapping[str, Any]) -> str | None:
     """Return the label of a row of a grid: its model or, without one, its network."""
     return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
 
 
-def fits(row, label, where):
-    """Return whether a row has a label, or a recipe of this name, and the values of a place.
-
-    where: ((column, values), ...), with "/" between values.
-    """
+def fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
+    """Return whether a row has a label, or a recipe of this name, and the values of a place."""
     return label in ("*", labelled(row), row.get("recipe")) and all(
         any(same(row.get(key), value) for value in values.split("/")) for key, values in where
     )
 
 
-def same(value, text):
+def same(value: Any, text: str) -> bool:
     """Return whether a value is meant by a text. A DataFrame may have turned 3 into 3.0."""
     if value is None or value != value:
         return False
     return text in ("*", str(value)) or (isinstance(value, float) and text == f"{value:g}")
 
 
-def places(text):
-    """Return ((column, values), ...) of a text such as "m=3, task=CoLA"."""
+def places(text: str | None) -> Place:
+    """Return the place of a text such as "m=3, task=CoLA"."""
     told = (tuple(each.split("=", 1)) for each in (text or "").split(", ") if each)
     return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in told)
 
 
-def form(text, where):
+def form(text: str, where: Place) -> Form:
     """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a place."""
     told = [
-        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups() for part in text.split(" over ")
+        # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
+        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
+        for part in text.split(" over ")
     ]
     return Form(tuple((label, (*places(own or told[-1][1]), *where)) for label, own in told))
 
 
-def side(text, where, slope):
+def side(text: str, where: Place, slope: str) -> list[tuple[float, Form]]:
     """Return [(weight, Form), ...] of one side of a cell."""
     parts = text.split(" | ")
     forms = [form(part, where) for part in parts]
@@ -130,29 +133,30 @@ def side(text, where, slope):
 
 
 @cache
-def parsed(text):
+def parsed(text: str) -> list[Cell]:
     """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be read."""
     return [cell(part) for part in text.split("; ") if part]
 
 
-def cell(text):
+def cell(text: str) -> Cell:
     """Return the Cell of one text, as `parsed` does for several."""
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {text!r}: expected {how}")
-    what, where, terms = hit["what"] or "", places(hit["where"]), Counter()
+    what, where = hit["what"] or "", places(hit["where"])
+    weights: dict[Form, float] = defaultdict(float)
     measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
     for told, factor in ((hit["left"], 1), (hit["right"], -1)):
         if factor > 0 or not told.startswith("value "):
             for weight, one in side(told, where, slope):
-                terms[one] += factor * weight
+                weights[one] += factor * weight
     value = hit["right"].startswith("value ")
     at, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
     high = at + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = at - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
-    terms = tuple((weight, one) for one, weight in terms.items())
+    terms = tuple((weight, one) for one, weight in weights.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
         known("measure", measure, MEASURES)
@@ -161,17 +165,17 @@ def cell(text):
     return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 
 
-def on_task(one, task):
+def on_task(one: Cell, task: str) -> Cell:
     """Return the Cell of one task of a Cell that is judged on each."""
     return cell(one.text.replace("task=each", f"task={task}"))
 
 
-def scored(spec):
+def scored(spec: Spec) -> bool:
     """Return whether the step of a Spec scores examples, so that models can be paired on them."""
     return spec.step in compare.SCORED
 
 
-def named(cells, rows):
+def named(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     """Return the rows of grids that some Cells name, each label and Spec once."""
     found = {
         (labelled(row), row["spec"]): row

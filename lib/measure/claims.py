@@ -10,22 +10,25 @@ Runs that collapsed make no pair, for both models alike, and are counted beside.
 half the runs learned too little cannot be compared: `unlearned` says which and why.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, log10
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lib.core import disk
 from lib.measure import compare, stats
 from lib.measure.cells import FIRST, Cell, on_task, parsed, scored
+from lib.measure.compare import Column
 from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked, valued
 
 # WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has the words
 # of printed numbers that are computed again. READING tells how words are to be read.
 WORDS, CHECKS, READING = map(
-    disk.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
+    disk.toml(Path(__file__).with_suffix(".toml")).__getitem__, ("WORDS", "CHECKS", "READING")
 )
 AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
     "agrees",
@@ -95,6 +98,7 @@ class Result:
         if self.unmeasured:
             return NOT_MEASURED
         (low, high), e, aim = self.cell.bounds, self.estimate, self.aim
+        assert e is not None
         if low <= e.low and e.high <= high:
             return AGREES
         if e.high < low or e.low > high:
@@ -111,6 +115,7 @@ class Result:
         """
         if self.word != AGREES or self.aim is None:
             return ""
+        assert self.estimate is not None
         if self.printed is None:
             above = self.aim > self.null
             weak = self.estimate.high < self.aim if above else self.estimate.low > self.aim
@@ -129,6 +134,7 @@ class Result:
         """Return whether the interval shuts out the printed value; None where either is lacking."""
         if self.unmeasured or self.printed is None:
             return None
+        assert self.estimate is not None
         return not self.estimate.low <= self.printed <= self.estimate.high
 
     @property
@@ -141,13 +147,16 @@ class Result:
         word, e = self.word, self.estimate
         if word == NOT_MEASURED:
             return None
+        assert e is not None
         ends = [e.p_of(end) for end in self.cell.bounds if isfinite(end)]
         if word == OPPOSITE:
             return min(ends)
+        aim = self.aim
         if word == NO_EFFECT:
-            return e.p_of(self.aim)
-        if word == NOISY and self.aim is not None:
-            ends.append(e.p_of(self.aim))
+            assert aim is not None
+            return e.p_of(aim)
+        if word == NOISY and aim is not None:
+            ends.append(e.p_of(aim))
         return max(ends)
 
     @property
@@ -255,7 +264,7 @@ class Verdict:
         e = self.first.estimate if self.first else None
         return f"{e.n_seeds} seeds" if e else "no seeds"
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return the size of the first cell that was measured, or that it was not."""
         first = self.first
         return first.ours if first and first.estimate and not first.reason else NOT_MEASURED
@@ -267,12 +276,12 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
     A task of a mean, and a comparison that another claim counts, are not of the family. others: the
     p of its other cells.
     """
-    counted = [r.p is not None and not (r.beside or r.same_as) for r in results]
-    family = [r.p for r, counts in zip(results, counted, strict=True) if counts]
+    every = [None if r.beside or r.same_as else r.p for r in results]
+    family = [p for p in every if p is not None]
     corrected = iter(stats.holm([*family, *others]))
     return [
-        replace(r, holm=float(next(corrected))) if counts else r
-        for r, counts in zip(results, counted, strict=True)
+        r if p is None else replace(r, holm=float(next(corrected)))
+        for r, p in zip(results, every, strict=True)
     ]
 
 
@@ -283,25 +292,31 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
 class Setting:
     """A Setting is what the cells of a claim are judged with, beside their rows."""
 
-    metric_of: dict  # {task: Columns}, as in `lib.measure.compare.pairs`.
+    metric_of: Mapping[str, Sequence[Column]]  # As in `lib.measure.compare.pairs`.
     scale: str  # The name of the profile.
-    printed: dict = field(default_factory=dict)  # {(text of a cell, task): points}
-    interest: dict = field(default_factory=dict)  # The same; the task "" stands for all.
-    level: dict = field(default_factory=dict)  # {task: points of a whole model in a trial}
+    # The key is (text of a cell, task).
+    printed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # The same; the task "" stands for all.
+    interest: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # The points of a whole model in a trial, by task.
+    level: Mapping[str, float] = field(default_factory=dict)
     planned: int = 0  # So many seeds are planned; 0 stands for those of the rows.
     may_fail: tuple[str, ...] = ()  # That these models fail is what the claim says.
 
-    def value(self, table: dict, text: str, task: str) -> float | None:
+    def value(self, table: Mapping[tuple[str, str], float], text: str, task: str) -> float | None:
         """Return what a table has of a cell: the mean over its tasks, or None if one is lacking."""
         if (text, task) in table and "/" not in task:
             return table[text, task]
         parts = [table.get((text, part), table.get((text, ""))) for part in task.split("/")]
-        if None not in parts:
-            return float(np.mean(parts))
+        there = [part for part in parts if part is not None]
+        if len(there) == len(parts):
+            return float(np.mean(there))
         return table.get((text, task))
 
 
-def judge(line: dict, rows: list, setting: Setting) -> tuple[list[Result], str]:
+def judge(
+    line: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
+) -> tuple[list[Result], str]:
     """Return (the Results of a claim, a note) from the collected rows of its cells.
 
     line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. A cell whose
@@ -338,25 +353,29 @@ def lacking(model: str, scale: str) -> str:
     return f"the profile {scale} has no row “{model}”"
 
 
-def identity(cell: Cell, rows: list) -> tuple:
+def identity(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
     """Return what makes two cells the same comparison: measure, region, weights and runs."""
     specs = [frozenset(row["spec"].id for row in part) for _, part in parts_of(cell, rows)]
     weights = [round(weight, 9) for weight, _ in cell.terms]
     return cell.measure, cell.about, cell.bounds, *weights, *specs
 
 
-def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result]:
+def measure(
+    cell: Cell, rows: Sequence[Mapping[str, Any]], claim: str, setting: Setting
+) -> list[Result]:
     """Return the Results of one Cell on its rows.
 
     They are one for each task, or one for the mean of all tasks that can be tested with one for
     each task beside it.
     """
-    by_task: dict[str, list] = {}
+    by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
             by_task.setdefault(row["task"], []).append(row)
 
-    def result(one: Cell, part: list, task: str, beside: bool = False) -> Result:
+    def result(
+        one: Cell, part: Sequence[Mapping[str, Any]], task: str, beside: bool = False
+    ) -> Result:
         seeds, done = thinnest(one, part)
         groups = [] if one.measure else groups_of(one, part, setting.metric_of, setting.may_fail)
         reason = untestable(one, part, setting, groups)
@@ -401,7 +420,12 @@ def measure(cell: Cell, rows: list, claim: str, setting: Setting) -> list[Result
 # ---- RUNS THAT LEARNED NOTHING
 
 
-def untestable(cell: Cell, rows: list, setting: Setting, groups=()) -> str:
+def untestable(
+    cell: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    setting: Setting,
+    groups: Sequence[tuple[list[stats.Pair], float]] = (),
+) -> str:
     """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they can.
 
     At least half of a model's runs learned nothing, two models give the same answers on all rows,
@@ -422,7 +446,7 @@ def untestable(cell: Cell, rows: list, setting: Setting, groups=()) -> str:
     return ""
 
 
-def unlearned(label: str, rows: list, measure: str, setting: Setting) -> str:
+def unlearned(label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting) -> str:
     """Return in a sentence that half of a model's runs or more learned too little, or "".
 
     A run learned too little if it collapsed, or has less than half of the score that a whole model
@@ -453,18 +477,18 @@ def unlearned(label: str, rows: list, measure: str, setting: Setting) -> str:
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def has_score(row: dict, setting: Setting) -> bool:
+def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
     """Return whether the run of a row has the score of its task's first column."""
     return row.get(setting.metric_of[row["task"]][0].key, np.nan) > -inf
 
 
-def count_collapsed(cell: Cell, rows: list, setting: Setting) -> str:
+def count_collapsed(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting) -> str:
     """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP collapsed".
 
     Of a model that may fail it is in how many seeds it comes near the other one. It is "" where
     there is nothing to tell.
     """
-    levels: dict[str, list] = {}
+    levels: dict[str, list[tuple[str, int, compare.Level]]] = {}
     for (label, _), part in parts_of(cell, rows):
         for row in part:
             if row["run"] and scored(row["spec"]) and has_score(row, setting):
@@ -490,7 +514,7 @@ def count_collapsed(cell: Cell, rows: list, setting: Setting) -> str:
     return "; ".join(dict.fromkeys(lines))
 
 
-def count_shares(cell: Cell, rows: list, setting: Setting) -> str:
+def count_shares(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting) -> str:
     """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8", else ""."""
     if not (cell.measure and MEASURES[cell.measure].share):
         return ""

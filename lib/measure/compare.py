@@ -5,16 +5,33 @@ All of them are of the rows that `judged` returns. So the difference between two
 the one that a verdict on them uses.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib import data
 from lib.core.names import Refused
-from lib.measure.stats import MARKS, SEEDS, Pair, paired_difference, predicted, weighted_score
+from lib.core.store import Run
+from lib.core.types import Json
+from lib.measure.stats import (
+    MARKS,
+    SEEDS,
+    Estimate,
+    Pair,
+    paired_difference,
+    predicted,
+    weighted_score,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # These steps score the model that they make. A search scores soft masks, so it is left out, and the
 # network that is cut out of it is judged.
@@ -31,44 +48,52 @@ class Column:
     split: str = "dev"
 
     @property
-    def key(self):
+    def key(self) -> str:
         """Return the name of the score among a run's metrics."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
-    def predictions(self):
+    def predictions(self) -> str:
         """Return the name of the arrays that the score is computed from."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
-def pairs(frame, method, baseline, columns):
+def pairs(
+    frame: pd.DataFrame, method: str, baseline: str, columns: Mapping[str, Sequence[Column]]
+) -> list[Pair]:
     """Return the Pairs of two models' runs in a collected frame, one for each column of a task.
 
     The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
-    rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
+    rows by index. A Pair has the title of its column as task. columns: those of each task. Runs
     that are missing or failed, or that lack the split of a column, make no Pair, and neither do
     runs of different dtypes (`alike`).
     """
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
-    parts = ([row for row in rows if row["model"] == model] for model in (method, baseline))
-    return aligned(*parts, columns)
+    ours, theirs = ([row for row in rows if row["model"] == model] for model in (method, baseline))
+    # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
+    return aligned(ours, theirs, columns)
 
 
-def aligned(ours, theirs, columns, spared=(False, False)):
-    """Return the Pairs of two lists of collected rows, as `pairs` does.
+def aligned(
+    ours: Sequence[Mapping[str, Any]],
+    theirs: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Sequence[Column]],
+    spared: Sequence[bool] = (False, False),
+) -> list[Pair]:
+    """Return the Pairs of collected rows of two models, as `pairs` does.
 
     A seed in which one of both models collapsed makes no pair. spared: whether each model's runs
     count although they collapsed. Raises Refused where two runs were evaluated on different
     rows.
     """
     both = alike([*ours, *theirs])
-    ours, theirs = (
+    runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(ours)], both[len(ours) :])
     )
     found = []
-    for task, seed in sorted(ours.keys() & theirs.keys()):
-        run, other = ours[task, seed], theirs[task, seed]
+    for task, seed in sorted(runs.keys() & others.keys()):
+        run, other = runs[task, seed], others[task, seed]
         both = zip((run, other), spared, strict=True)
         if any(level(each, columns[task][0]).collapsed for each, spare in both if not spare):
             continue
@@ -92,7 +117,7 @@ def aligned(ours, theirs, columns, spared=(False, False)):
 MIXED = "with runs of two dtypes"  # This is the state of such a run.
 
 
-def dtypes(spec):
+def dtypes(spec: Json) -> set[str]:
     """Return the dtypes in which the model of a Spec, as JSON, and its inputs were computed.
 
     A latency is measured in its own dtype, whatever its models were computed in.
@@ -102,7 +127,7 @@ def dtypes(spec):
     return found.union(*map(dtypes, spec.get("inputs", {}).values()))
 
 
-def by_place(rows):
+def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Return [the collected rows of one task and seed whose runs are there or have two dtypes]."""
     found = defaultdict(list)
     for row in rows:
@@ -111,12 +136,12 @@ def by_place(rows):
     return list(found.values())
 
 
-def shared(runs):
+def shared(runs: Iterable[Run]) -> set[str]:
     """Return the dtypes in which some runs and their inputs were computed."""
     return set().union(*(dtypes(run.spec) for run in runs))
 
 
-def alike(rows):
+def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return collected rows in which the runs of one task and seed have one dtype.
 
     Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that one counts.
@@ -136,10 +161,10 @@ def alike(rows):
     return [changed.get(id(row), row) for row in rows]
 
 
-def told(*parts):
+def told(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return in a list a sentence on the dtypes of what is compared; none where all have one.
 
-    parts: lists of collected rows. In each, the rows of one task and seed are compared.
+    parts: collected rows. In each part, the rows of one task and seed are compared.
     """
     counts = Counter()
     for there in (place for rows in parts for place in by_place(alike(rows)) if len(place) > 1):
@@ -152,13 +177,13 @@ def told(*parts):
     return [f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"]
 
 
-def unseen(run):
+def unseen(run: Run) -> Json | None:
     """Return what the Spec of a run says of its unseen rows, or None if it has none."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
-def judged(run, column):
+def judged(run: Run, column: Column) -> dict[str, Any]:
     """Return the N rows that a run is scored on: {"labels", "said", "cluster", "index"}.
 
     "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The rows are those
@@ -187,12 +212,12 @@ class Level:
     constant: bool  # The run gives one answer on all rows.
 
     @property
-    def collapsed(self):
+    def collapsed(self) -> bool:
         return self.constant or self.score <= self.chance
 
 
 @lru_cache(maxsize=8192)
-def level(run, column):
+def level(run: Run, column: Column) -> Level:
     """Return the Level of a run in a column.
 
     A model without knowledge reaches the share of the most frequent class, F1 by saying 1 to all
@@ -218,7 +243,7 @@ def level(run, column):
     return Level(100 * float(value), 100 * chance, constant)
 
 
-def collapsed(frame, columns):
+def collapsed(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> np.ndarray:
     """Return which rows of a collected frame have runs that collapsed: bool [N]."""
     return np.array(
         [
@@ -229,19 +254,20 @@ def collapsed(frame, columns):
     )
 
 
-def development(run, column):
+def development(run: Run | None, column: Column) -> float:
     """Return a run's score in a column on the split alone, from 0 to 1; nan where it has none."""
     return getattr(run, "metrics", {}).get(column.key, nan)
 
 
-def score(run, column):
+def score(run: Run | None, column: Column) -> float:
     """Return a run's score in a column on its judged rows, from 0 to 1; nan where it has none.
 
     A value that is no score of rows, such as a share of weights, is returned as it is.
     """
     if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
         return development(run, column)
-    said, labels = map(judged(run, column).get, ("said", "labels"))
+    rows = judged(run, column)
+    said, labels = rows["said"], rows["labels"]
     return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
 
@@ -249,7 +275,7 @@ SCORES = ("score", "development")  # These are columns of `points`.
 ALONE = "development rows alone"  # The title of a table's column may end on this.
 
 
-def points(frame, columns):
+def points(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> pd.DataFrame:
     """Return the scores of a collected frame in points, one line for each run and column.
 
     "score" is on the judged rows, "development" on development rows alone. columns: as in `pairs`.
@@ -270,7 +296,7 @@ def points(frame, columns):
     )
 
 
-def source(frame, profile):
+def source(frame: pd.DataFrame, profile: str) -> str:
     """Return where the numbers of a frame come from, such as "this run, toy".
 
     It is the head of the frame's columns in a table.
@@ -281,12 +307,12 @@ def source(frame, profile):
     return f"{told or 'not run'}, {profile}"
 
 
-def rows_of(frame):
+def rows_of(frame: pd.DataFrame) -> list[str]:
     """Return the columns that name a row of a table: "m", if the frame has it, and "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
-def paired(scored, names):
+def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the lines of `points` without the scores of a seed that only one model has.
 
     Among the models of one width and column such a score compares with nothing. Where no two models
@@ -299,8 +325,8 @@ def paired(scored, names):
     return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
 
 
-def average(frame):
-    """Return a DataFrame of averages over columns, one line for each table row and seed.
+def average(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return averages over columns, one line for each table row and seed.
 
     A seed counts if it has a score in every column. A column that no run has is left out.
     """
@@ -310,7 +336,9 @@ def average(frame):
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
-def table(*parts, names=("m", "model")):
+def table(
+    *parts: Mapping[Any, Mapping[Any, Any]], names: Sequence[str] = ("m", "model")
+) -> pd.DataFrame:
     """Return one DataFrame of several {row: {column: value}}, with the values as they are.
 
     A tuple as row or column makes levels. Rows stand in the order in which they first occur,
@@ -331,7 +359,7 @@ def table(*parts, names=("m", "model")):
 FAR = 10.0  # A seed that is so many points from the median of its row is told.
 
 
-def strays(frame, columns):
+def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list[str]:
     """Return a sentence for each row with seeds whose scores are far from those of its other seeds.
 
     So a mean that one seed makes is not taken for that of all. frame: a collected frame with the
@@ -358,24 +386,24 @@ def strays(frame, columns):
     return lines
 
 
-def listing(texts):
+def listing(texts: Iterable[str]) -> str:
     """Return texts as a list in words: "13, 14 and 15"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def with_metrics(row):
+def with_metrics(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the metrics of its run after the columns of the row."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}
 
 
-def there(frame):
+def there(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a collected frame whose runs exist."""
     return frame[frame["run"].notna()]
 
 
-def spread(values, mean=None, lost=0):
+def spread(values: Iterable[float | None], mean: float | None = None, lost: int = 0) -> str:
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
     mean: a value to show in place of the mean. lost: how many other seeds collapsed; they are told
@@ -389,7 +417,7 @@ def spread(values, mean=None, lost=0):
     return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
 
 
-def interval(estimate):
+def interval(estimate: Estimate | None) -> str:
     """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds.
 
     With fewer seeds than SEEDS it has no interval.
@@ -400,7 +428,9 @@ def interval(estimate):
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
-def without_collapsed(scored, columns, names):
+def without_collapsed(
+    scored: pd.DataFrame, columns: Mapping[str, Sequence[Column]], names: Sequence[str]
+) -> tuple[pd.DataFrame, pd.Series]:
     """Return (the lines of `points` without scores of collapsed runs, which lines these were).
 
     A row of a table whose runs all collapsed keeps its scores. names: the columns that tell rows
@@ -414,7 +444,12 @@ def without_collapsed(scored, columns, names):
     return scored.assign(**{name: scored[name].mask(lost) for name in SCORES}), lost
 
 
-def by_task(frame, columns, source, by=()):
+def by_task(
+    frame: pd.DataFrame,
+    columns: Mapping[str, Sequence[Column]],
+    source: str,
+    by: Sequence[str] = (),
+) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
     """Return a part of a page's table: {row: {(source, title): text, ...}} of a collected frame.
 
     A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those that `paired`
@@ -445,10 +480,12 @@ def by_task(frame, columns, source, by=()):
     return table
 
 
-def difference(frame, method, baseline, metric_of):
+def difference(
+    frame: pd.DataFrame, method: str, baseline: str, metric_of: Mapping[str, Sequence[Column]]
+) -> Estimate | None:
     """Return the Estimate of the paired difference of two models in points.
 
-    It is None where no two runs make a pair. metric_of: {task: its Columns}, as in `pairs`.
+    It is None where no two runs make a pair. metric_of: as `columns` of `pairs`.
     """
     found = pairs(frame, method, baseline, metric_of)
     return paired_difference(found) if found else None

@@ -7,11 +7,19 @@ LayerNorms, output biases and the head stay whole (GhostBERT section 2.1). One m
 is two FLOPs.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lib.core import disk
 from lib.core.names import Refused, one_of
+from lib.core.options import Ghost
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Shape:
     # The three tables have this width. Where it is not H (ELECTRA), a dense layer follows them.
     embedding: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.hidden % self.heads:
             why = f"not a multiple of its {self.heads} heads"
             raise Refused(f"Shape.hidden is {self.hidden}, {why}")
@@ -46,7 +54,7 @@ CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermedi
 CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 
 
-def configuration(shape, **more):
+def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
     """Return the transformers configuration of a Shape; more: other fields of it."""
     from transformers import AutoConfig
 
@@ -59,10 +67,10 @@ def configuration(shape, **more):
     return AutoConfig.for_model(family, **more)
 
 
-def configured(config):
-    """Return the Shape of an encoder from its transformers configuration, a dict."""
+def configured(config: Mapping[str, Any]) -> Shape:
+    """Return the Shape of an encoder from its transformers configuration."""
     fields = (config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG)
-    return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
+    return Shape(*fields, embedding=config.get("embedding_size", config["hidden_size"]))
 
 
 SHAPES = {
@@ -71,8 +79,8 @@ SHAPES = {
 }
 
 
-def kept_heads(shape, heads=None):
-    """Return M as an integer; None means all heads.
+def kept_heads(shape: Shape, heads: int | None = None) -> int:
+    """Return M; None means all heads.
 
     Raises Refused for fewer than 1 or more than A heads, and where F does not split into A
     folds.
@@ -86,7 +94,9 @@ def kept_heads(shape, heads=None):
     return int(heads)
 
 
-def widths(shape, heads=None, ghost=None):
+def widths(
+    shape: Shape, heads: int | None = None, ghost: Ghost | None = None
+) -> tuple[int, int, int, int]:
     """Return (queries and keys, values, inputs of the output projection, neurons) of each layer.
 
     A ghost at "qk" generates the missing attention maps, so values and output projection stay
@@ -100,7 +110,7 @@ def widths(shape, heads=None, ghost=None):
     return cut, values, contexts, shape.ffn * cut // shape.hidden
 
 
-def _kernels(shape, ghost, heads, position):
+def _kernels(shape: Shape, ghost: Ghost, heads: int | None, position: str) -> tuple[int, int]:
     """Return (kernels of one ghost module, channels that each of them convolves).
 
     At "qk" and "v" every kept head feeds every ghost head through its own kernel: M * (A - M)
@@ -115,7 +125,7 @@ def _kernels(shape, ghost, heads, position):
     return kept * ghost.features if ghost.features > 1 else 1, channels
 
 
-def _ghost(shape, ghost, heads, tokens):
+def _ghost(shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int) -> tuple[int, int]:
     """Return (parameters, FLOPs) of all ghost modules.
 
     There is one module for each layer and position, without biases.
@@ -139,7 +149,9 @@ def _ghost(shape, ghost, heads, tokens):
     return weights, 2 * products
 
 
-def ghost_parameters(shape, ghost, heads=None, tokens=128):
+def ghost_parameters(
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+) -> int:
     """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
 
     One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
@@ -149,7 +161,9 @@ def ghost_parameters(shape, ghost, heads=None, tokens=128):
     return _ghost(shape, ghost, heads, tokens)[0]
 
 
-def ghost_flops(shape, ghost, heads=None, tokens=128):
+def ghost_flops(
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+) -> int:
     """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
 
     The output has the size of the input. One kernel over C channels takes 2TCk as "dwconv", 2TCCk
@@ -159,7 +173,13 @@ def ghost_flops(shape, ghost, heads=None, tokens=128):
     return _ghost(shape, ghost, heads, tokens)[1]
 
 
-def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
+def parameters(
+    shape: Shape,
+    heads: int | None = None,
+    ghost: Ghost | None = None,
+    labels: int = 2,
+    tokens: int = 128,
+) -> int:
     """Return the number of parameters of a classifier, its ghosts included.
 
     Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output. The dense
@@ -178,7 +198,14 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
     return embeddings + projection + bias + shape.layers * layer + head + ghosts
 
 
-def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2):
+def flops(
+    shape: Shape,
+    tokens: int = 128,
+    heads: int | None = None,
+    ghost: Ghost | None = None,
+    convention: str = "true",
+    labels: int = 2,
+) -> int:
     """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and the ghosts.
 
     "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H dense layer and
@@ -204,6 +231,6 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
     return products + projection + 2 * h * h + 2 * h * labels
 
 
-def shown(count, unit):
+def shown(count: float, unit: str) -> str:
     """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M params."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -3,29 +3,39 @@
 An estimate is a paired contrast of scores, or a mean of a measure.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 from lib.measure import compare, stats
-from lib.measure.cells import fits, scored
+from lib.measure.cells import Cell, Model, fits, scored
+from lib.measure.compare import Column
 from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def parts_of(one, rows):
-    """Return [((label, place), rows), ...] of each model of a Cell, in its order."""
+
+def parts_of(
+    one: Cell, rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[Model, list[Mapping[str, Any]]]]:
+    """Return the rows of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
     return [each for f in forms for each in zip(f.models, f.parts(rows), strict=True)]
 
 
-def frames_of(one, rows):
-    """Return the rows of each model of a Cell as DataFrames."""
+def frames_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
+    """Return the rows of each model of a Cell."""
     import pandas as pd
 
     return [pd.DataFrame(part) for _, part in parts_of(one, rows)]
 
 
-def rows_of(one, rows):
+def rows_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rows that a Cell names, alike in dtype (`lib.measure.compare.alike`).
 
     Raises LookupError that names a model without rows.
@@ -40,7 +50,7 @@ def rows_of(one, rows):
     return compare.alike([row for row in rows if id(row) in named])
 
 
-def thinnest(one, rows):
+def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     """Return the fewest seeds of any model on any task: (of all seeds, of seeds that ended).
 
     A seed ended where each of its runs was made or has failed.
@@ -56,7 +66,12 @@ def thinnest(one, rows):
     return min(map(len, every.values())), min(ended)
 
 
-def estimate(one, rows, metric_of, groups):
+def estimate(
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
+    groups: Sequence[tuple[list[stats.Pair], float]],
+) -> stats.Estimate | None:
     """Return the Estimate of a Cell, or None where a part of it was not run.
 
     groups: what `groups_of` returns.
@@ -72,8 +87,13 @@ def estimate(one, rows, metric_of, groups):
     return stats.contrast(pairs, weights) if all(pairs) else None
 
 
-def groups_of(one, rows, metric_of, may_fail=()):
-    """Return [(Pairs, their weight), ...] of a Cell of scores.
+def groups_of(
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
+    may_fail: Collection[str] = (),
+) -> list[tuple[list[stats.Pair], float]]:
+    """Return the Pairs of a Cell of scores in groups, each with its weight.
 
     A seed in which a model collapsed makes no pair, unless the model is one of `may_fail`.
     """
@@ -84,11 +104,13 @@ def groups_of(one, rows, metric_of, may_fail=()):
     for weight, *models in both:
         parts = [[row for row in rows if fits(row, *model)] for model in models]
         spared = [label in may_fail for label, _ in models]
-        groups.append((compare.aligned(*parts, metric_of, spared), weight))
+        groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
     return groups
 
 
-def of_measure(one, rows, metric_of):
+def of_measure(
+    one: Cell, rows: Sequence[Mapping[str, Any]], metric_of: Mapping[str, Sequence[Column]]
+) -> stats.Estimate | None:
     """Return the Estimate of a measure, or None where a part of it was not run.
 
     It is the mean over seeds, or the share of runs where the measure is true.
@@ -96,6 +118,7 @@ def of_measure(one, rows, metric_of):
     import pandas as pd
 
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)
+    # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
     parts = [(weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms]
     if not all(len(part) for _, own in parts for part in own):
@@ -107,5 +130,7 @@ def of_measure(one, rows, metric_of):
         exact = one.bounds[0] == one.bounds[1]  # The cell is on every run, so its count is exact.
         return replace(e, low=e.mean, high=e.mean) if exact else e
     by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
-    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
-    return stats.replicates(total, MEASURES[one.measure].resolution) if len(total) else None
+    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed)
+    assert isinstance(total, pd.Series)
+    values = total.dropna()
+    return stats.replicates(values, MEASURES[one.measure].resolution) if len(values) else None

@@ -12,9 +12,11 @@ whole. Widths may be numbers, arrays or tensors.
 """
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from lib.core.options import START
-from lib.measure.cost import SHAPES
+from lib.measure.cost import SHAPES, Shape
 
 TOKENS = 128
 OPEN = 1 / (1 + math.exp(-START))  # A gate that is on has this mask: 0.9933.
@@ -29,7 +31,7 @@ REPORTED = {
 }
 
 
-def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
+def layer(hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = TOKENS) -> Any:
     """Return the FLOPs of one layer. They are linear in each width.
 
     Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and as many of
@@ -40,10 +42,16 @@ def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
     return projections + products + 4 * tokens * hidden * ffn
 
 
-def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
+def flops(
+    hidden: int,
+    size: int,
+    widths: Iterable[Mapping[str, Any]],
+    tokens: int = TOKENS,
+    pooler: bool = True,
+) -> Any:
     """Return the FLOPs of a model of head size D.
 
-    widths: one dict for each layer, with "heads" and "ffn", and where they are searched
+    widths: one for each layer, with "heads" and "ffn", and where they are searched
     "embedding", "qk" and "v". By default these three are H, and D times the heads.
     """
     total = 2 * hidden**2 if pooler else 0
@@ -54,13 +62,13 @@ def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
     return total
 
 
-def masked(shape, mask=1.0, tokens=TOKENS):
+def masked(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
     """Return the FLOPs of a model of a Shape in which every head and neuron has the same mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
     return flops(shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens)
 
 
-def counts(architecture):
+def counts(architecture: Mapping[str, Sequence[Sequence[int]]]) -> list[dict[str, int]]:
     """Return the widths of an architecture, as `flops` takes them.
 
     architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
@@ -72,17 +80,17 @@ def counts(architecture):
     ]
 
 
-def head(hidden, size, tokens=TOKENS):
+def head(hidden: int, size: int, tokens: int = TOKENS) -> int:
     """Return the FLOPs of one head: 8 T H D + 4 T T D."""
     return layer(hidden, hidden, size, size, 0, tokens)
 
 
-def neuron(hidden, tokens=TOKENS):
+def neuron(hidden: int, tokens: int = TOKENS) -> int:
     """Return the FLOPs of one feed-forward neuron: 4 T H."""
     return layer(hidden, hidden, 0, 0, 1, tokens)
 
 
-def shares(shape, tokens=TOKENS):
+def shares(shape: Shape, tokens: int = TOKENS) -> dict[str, float]:
     """Return {part: its share of the whole model's FLOPs} (section 7.2).
 
     The parts are "projections", "attention products", "feed-forward" and "pooler".

@@ -4,16 +4,26 @@ A measure gives a value for each row of a collected frame, or one Estimate of al
 module is free of torch.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
 
 from lib.core import disk
+from lib.core.store import Run
+from lib.core.types import Arrays
 from lib.measure import compare, stats
+from lib.measure.compare import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MATCH = 0.5  # A run matches a score that it misses by at most so many points (claim B3).
 RANKED = 12  # A rank correlation takes at least so many things (claim E4).
@@ -40,8 +50,8 @@ class Measure:
 # ---- STEPS
 
 
-def smoothed(loss, share=0.05):
-    """Return the trailing mean of a loss [N] over this share of its points, as an array [N].
+def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
+    """Return the trailing mean [N] of a loss [N] over this share of its points.
 
     At the start it is over fewer points.
     """
@@ -51,7 +61,7 @@ def smoothed(loss, share=0.05):
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def share_of_steps(inherits, scratch, part="loss"):
+def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> float:
     """Return how soon one run reaches the smoothed loss that another run ends on.
 
     It is a share of the other run's steps, and 1 where the loss is never reached. inherits,
@@ -63,11 +73,11 @@ def share_of_steps(inherits, scratch, part="loss"):
     return min(1.0, float((inherits["step"][there[0]] + 1) / (scratch["step"][-1] + 1)))
 
 
-def shares(frame, part="loss"):
+def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
     """Return {seed: share of steps} of a collected frame, for seeds that have both runs."""
-    curves = {
-        (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
-    }
+    made = compare.there(frame)
+    at = zip(made["model"], made["seed"], made["run"], strict=True)
+    curves = {(model, seed): run.arrays("curve") for model, seed, run in at}
     return {
         seed: share_of_steps(curve, curves["from scratch", seed], part)
         for (model, seed), curve in curves.items()
@@ -75,7 +85,7 @@ def shares(frame, part="loss"):
     }
 
 
-def steps(frame, _):
+def steps(frame: pd.DataFrame, _: object) -> pd.Series:
     """Return the share of steps of each run that inherits.
 
     It is counted from the start of the run from scratch, which has 0.
@@ -84,12 +94,12 @@ def steps(frame, _):
     return share.where(frame["model"] == "inherits", 0 * share)
 
 
-def last_loss(frame, _):
+def last_loss(frame: pd.DataFrame, _: object) -> list[float]:
     """Return the smoothed loss that each run of step warmup ends on."""
     return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
 
 
-def collapsed(frame, metric_of):
+def collapsed(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> list[bool]:
     """Return whether each run collapsed (lib.measure.compare.level)."""
     return [
         compare.level(run, metric_of[task][0]).collapsed
@@ -97,7 +107,7 @@ def collapsed(frame, metric_of):
     ]
 
 
-def lower_gradient(frame, _):
+def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
     """Return log10 of the norm of the gradient in the lower half of the layers.
 
     It is a mean over each run.
@@ -110,7 +120,9 @@ def lower_gradient(frame, _):
 # ---- EPOCHS
 
 
-def matched(frame, metric_of, margin=MATCH):
+def matched(
+    frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]], margin: float = MATCH
+) -> pd.DataFrame:
     """Return the least epochs with which each model matches BERT's longest run.
 
     A model matches a score that it misses by at most `margin` points. The DataFrame has one line
@@ -137,17 +149,17 @@ def matched(frame, metric_of, margin=MATCH):
     return pd.DataFrame(lines, columns=list(dict.fromkeys(["task", "seed", *frame["model"]])))
 
 
-def epochs_to_match(frame, metric_of):
+def epochs_to_match(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> list[float]:
     """Return for each run the least epochs with which its model matches BERT's longest run."""
     found = matched(frame, metric_of).set_index(["task", "seed"])
     at = zip(frame["task"], frame["seed"], frame["model"], strict=True)
     return [found[m].get((t, s), nan) if m in found else nan for t, s, m in at]
 
 
-def epochs_to_target(frame, _):
+def epochs_to_target(frame: pd.DataFrame, _: object) -> pd.Series:
     """Return the epochs of each search until its FLOPs come within 1 % of the target."""
 
-    def epochs(run):
+    def epochs(run: Run) -> float:
         if "target" not in run.metrics:  # The run is the network that was cut.
             return nan
         actual = run.arrays("search")["curve"][:, 1]
@@ -158,14 +170,14 @@ def epochs_to_target(frame, _):
     return frame["run"].map(epochs)
 
 
-def swing(frame, _, last=0.2):
+def swing(frame: pd.DataFrame, _: object, last: float = 0.2) -> pd.Series:
     """Return how far the FLOPs of each search still swing at its end.
 
     It is the standard deviation over the last fifth of the steps, in points of the whole model's
     FLOPs, before the final trim. It is nan for the networks that were cut.
     """
 
-    def spread(run):
+    def spread(run: Run) -> float:
         if "target" not in run.metrics:
             return nan
         actual = run.arrays("search")["curve"][:, 1]
@@ -178,7 +190,7 @@ def swing(frame, _, last=0.2):
 # ---- OF ALL ROWS AT ONCE
 
 
-def scores(frame, metric_of):
+def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:
     """Return the scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
@@ -186,7 +198,9 @@ def scores(frame, metric_of):
     return compare.points(made[sound], metric_of)["score"]
 
 
-def variance_ratio(parts, metric_of, _=""):
+def variance_ratio(
+    parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]], _: str = ""
+) -> stats.Estimate | None:
     """Return the Estimate of the variance of one model's scores over that of another's.
 
     The interval and p are those of the F distribution. It is None where a model has fewer than two
@@ -199,11 +213,13 @@ def variance_ratio(parts, metric_of, _=""):
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
     low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
     p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, least, 1, nan, p, null=1.0)
+    return stats.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def ranked(parts, metric_of):
-    """Return a DataFrame [search, final] of the candidates of a search: both scores in points.
+def ranked(
+    parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]]
+) -> pd.DataFrame:
+    """Return the columns [search, final] of the candidates of a search: both scores in points.
 
     parts: the frames of their final trainings, and of the runs by which the search scores them. A
     candidate without one of its two scores is left out.
@@ -212,22 +228,25 @@ def ranked(parts, metric_of):
 
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
-    names = sorted(name for name in searches if name.startswith("held_out."))
+    names = sorted(name for name in map(str, searches) if name.startswith("held_out."))
     held = "held_out.score" if "held_out.score" in names else next(iter(names), None)
     search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
     return pd.DataFrame({"search": search, "final": final}).dropna()
 
 
-def rank_correlation(parts, metric_of, _=""):
+def rank_correlation(
+    parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]], _: str = ""
+) -> stats.Estimate | None:
     """Return the Estimate of Kendall's tau of final and search scores.
 
     It is None for fewer than RANKED candidates.
     """
     both = ranked(parts, metric_of)
-    return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
+    search, final = both.to_numpy().T
+    return stats.rank_correlation(search, final) if len(both) >= RANKED else None
 
 
-def speed_ups(run):
+def speed_ups(run: Run) -> dict[str, stats.Estimate]:
     """Return {model: Estimate} of the reference's time over a model's, turn by turn.
 
     run: a run of step latency.
@@ -238,7 +257,7 @@ def speed_ups(run):
     return {name: stats.ratio(first, own) for name, own in times.items()}
 
 
-def speed_up(parts, _, name):
+def speed_up(parts: Sequence[pd.DataFrame], _: object, name: str) -> stats.Estimate | None:
     """Return the Estimate of one model's speed-up in the first run of its frame.
 
     Its replicates are the turns. It is None where there is no run.
@@ -252,10 +271,14 @@ MEASURES = {
 }
 EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps, swing)
 WHOLE = (rank_correlation, speed_up, variance_ratio)
-FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in EACH + WHOLE
+}
 
 
-def valued(name, frame, metric_of):
+def valued(
+    name: str, frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with it as column `value`."""
     how, frame = MEASURES[name], frame[frame["run"].notna()]
     if how.each:
@@ -264,4 +287,5 @@ def valued(name, frame, metric_of):
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()
+    # pyrefly: ignore[bad-argument-type]  # For the stub, an expression may give a DataFrame.
     return frame.assign(value=frame.eval(how.values))

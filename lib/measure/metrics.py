@@ -10,16 +10,18 @@ score would mean something.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lib.core.names import Refused, known
+from lib.data import Task
 from lib.measure.stats import predicted, weighted_score
 
 CORRELATIONS = ("pearson", "spearman")
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
-def score(name, predictions, labels):
-    """Return the metric of this name, a float.
+def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Return the metric of this name.
 
     It is computed by the function that verdicts use, with each row counted once. F1 is that of
     class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any number of classes.
@@ -37,6 +39,6 @@ def score(name, predictions, labels):
     return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
 
 
-def scores(task, logits, labels):
-    """Return {name: float} of all metrics of a Task, in its order."""
+def scores(task: Task, logits: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """Return all metrics of a Task by name, in its order."""
     return {name: score(name, logits, labels) for name in task.metrics}

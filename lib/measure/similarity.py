@@ -8,13 +8,13 @@ import numpy as np
 TINY = 1e-12  # A smaller probability is taken as this in a logarithm.
 
 
-def divergence(p, q):
+def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Return KL(p || q) [...] in nats of distributions [..., T] along the last axis."""
     p, q = (np.maximum(x.astype(np.float64), TINY) for x in (p, q))
     return (p * np.log(p / q)).sum(-1)
 
 
-def cka(x, y):
+def cka(x: np.ndarray, y: np.ndarray) -> float:
     """Return the linear centred kernel alignment of two sets of states [n, H], in [0, 1].
 
     It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is

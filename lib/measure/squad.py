@@ -9,6 +9,7 @@ both sides are empty, and 0 where one is.
 import re
 import string
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,12 +19,12 @@ _MARKS = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-def normalise(text):
+def normalise(text: str) -> str:
     """Return a text in lower case without punctuation, English articles and extra blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
 
 
-def exact(prediction, golds):
+def exact(prediction: str, golds: Sequence[str]) -> float:
     """Return 1.0 where the prediction equals one of the accepted texts, else 0.0.
 
     golds: the accepted texts; [] for a question without an answer.
@@ -31,13 +32,13 @@ def exact(prediction, golds):
     return float(normalise(prediction) in _golds(golds))
 
 
-def span_f1(prediction, golds):
+def span_f1(prediction: str, golds: Sequence[str]) -> float:
     """Return the F1 of the words against the accepted text for which it is largest."""
     words = normalise(prediction).split()
     return max(_f1(words, gold.split()) for gold in _golds(golds))
 
 
-def score(predictions, answers):
+def score(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return the means over the questions: {"exact", "span_f1"}.
 
     Where some question has no answer, both names stand once more after "has_answer_" and
@@ -59,11 +60,11 @@ def score(predictions, answers):
     }
 
 
-def _golds(golds):
+def _golds(golds: Sequence[str]) -> list[str]:
     return [text for text in map(normalise, golds) if text] or [""]
 
 
-def _f1(words, gold):
+def _f1(words: list[str], gold: list[str]) -> float:
     if not (words and gold):
         return float(words == gold)
     same = sum((Counter(words) & Counter(gold)).values())

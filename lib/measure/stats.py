@@ -14,14 +14,22 @@ With one seed, the interval speaks of examples only. Examples that share text ar
 They are one cluster.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from lib.core.disk import sha
 from lib.core.names import Refused, known
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MARKS = ("exact", "span_f1")  # Each question has a mark of these metrics, and their mean counts.
 SEEDS = 3  # Fewer seeds prove nothing and have no interval.
@@ -61,9 +69,11 @@ class Estimate:
     noise: float = 0.0  # It is the sd of the mean that the examples alone cause.
     freedom: float = inf  # Student's degrees of freedom of the interval.
     null: float = 0.0  # This value is no effect, such as 1 of a ratio.
-    region: tuple = ()  # The ends of the region that a paper claims, where it claims one.
+    region: tuple[
+        float, ...
+    ] = ()  # The ends of the region that a paper claims, where it claims one.
 
-    def p_of(self, value):
+    def p_of(self, value: float) -> float:
         """Return the two-sided p of the hypothesis that the true number is `value`.
 
         It is 0.05 exactly where an end of the interval is `value`.
@@ -77,7 +87,7 @@ class Estimate:
         return float(2 * scipy.stats.t.sf(t, self.freedom))
 
 
-def draw_weights(rng, draws, n):
+def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
     """Return how often each of n examples occurs in each bootstrap draw: [draws, n].
 
     Each row sums to n.
@@ -86,7 +96,7 @@ def draw_weights(rng, draws, n):
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
 
 
-def predicted(logits):
+def predicted(logits: np.ndarray) -> np.ndarray:
     """Return classes [N] of logits [N, C], or scores [N] of logits [N, 1].
 
     What is [N] already is returned as it is.
@@ -96,7 +106,9 @@ def predicted(logits):
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
 
 
-def weighted_score(metric, said, labels, weights):
+def weighted_score(
+    metric: str, said: Iterable[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+) -> np.ndarray:
     """Return the metric of each of M models under each of D draws, [D, M]; 0 if it is undefined.
 
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N]. weights: how often
@@ -114,11 +126,13 @@ def weighted_score(metric, said, labels, weights):
     return correlation([x.astype(float) for x in said], labels.astype(float), weights)
 
 
-def _ratio(top, bottom):
+def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
 
 
-def _from_confusion(metric, said, labels, weights):
+def _from_confusion(
+    metric: str, said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+) -> np.ndarray:
     k = int(max(labels.max(), 1, *(x.max() for x in said))) + 1
     true = weights @ np.eye(k)[labels]  # The shape is [D, k].
     guess = weights @ np.concatenate([np.eye(k)[x] for x in said], 1)
@@ -132,7 +146,7 @@ def _from_confusion(metric, said, labels, weights):
     return _ratio(weights @ right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
 
 
-def _standard(x):
+def _standard(x: np.ndarray) -> np.ndarray:
     """Return x with zero mean and unit standard deviation, or zeros where it is constant.
 
     So weighted moments lose no digits, and one threshold tells what is constant.
@@ -140,7 +154,9 @@ def _standard(x):
     return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
 
 
-def _pearson(said, labels, weights):
+def _pearson(
+    said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+) -> np.ndarray:
     n, y = weights.sum(1, keepdims=True), _standard(labels)[:, None]
     x = np.stack([_standard(each) for each in said], 1)
     mx, my = weights @ x / n, weights @ y / n
@@ -149,7 +165,10 @@ def _pearson(said, labels, weights):
     return _ratio(weights @ (x * y) / n - mx * my, np.sqrt(np.where(varies, vx * vy, 0)))
 
 
-def _spearman(said, labels, weights):
+def _spearman(
+    said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+) -> np.ndarray:
+    assert isinstance(weights, np.ndarray)
     y, found = _ranks(labels, weights), []
     for x in (_ranks(each, weights) for each in said):
         own, spread, both = ((weights * pair).sum(1) for pair in (x * x, y * y, x * y))
@@ -157,7 +176,7 @@ def _spearman(said, labels, weights):
     return np.stack(found, 1)
 
 
-def _ranks(x, weights):
+def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the mid-ranks of x [N] about their mean under each of D draws, [D, N]."""
     values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
     starts = counts.cumsum() - counts
@@ -173,35 +192,36 @@ class LeaveOneOut:
     matrix comes from sums over clusters, so they need not be written out.
     """
 
-    def __init__(self, cluster):
+    def __init__(self, cluster: np.ndarray) -> None:
         self.cluster = cluster
         self.sizes = np.bincount(cluster).astype(float)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 1 + len(self.sizes)
 
-    def __matmul__(self, x):
+    def __matmul__(self, x: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in x.T], 1)
         whole = sums.sum(0, keepdims=True)
         return np.concatenate([whole, whole - sums])
 
-    def sum(self, axis, keepdims=False):
+    def sum(self, axis: int, keepdims: bool = False) -> np.ndarray:
         n = self.sizes.sum()
         counts = np.concatenate([[n], n - self.sizes])
         return counts[:, None] if keepdims else counts
 
-    def dense(self):
-        """Yield the weights as arrays, some rows at a time."""
+    def dense(self) -> Iterator[np.ndarray]:
+        """Yield the weights, some rows at a time."""
         yield np.ones((1, len(self.cluster)))
         clusters, at_once = np.arange(len(self.sizes)), max(1, FEW // len(self.cluster))
         for start in range(0, len(clusters), at_once):
             yield (clusters[start : start + at_once, None] != self.cluster).astype(float)
 
 
-_left_out = {}  # It keeps scores of the jackknife, which claims on the same models share.
+# It keeps scores of the jackknife, which claims on the same models share.
+_left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
-def left_out_scores(pairs):
+def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     """Return the scores [1 + K] in points of a and of b of each Pair of a task, in turn.
 
     The first score is on all examples. Each other one leaves out one of their K clusters.
@@ -221,7 +241,7 @@ def left_out_scores(pairs):
     return [_left_out[key] for key in keys]
 
 
-def common(groups):
+def common(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
     """Return the groups of Pairs with only the tasks that all of them have.
 
     So a task counts once its last run was made.
@@ -230,11 +250,11 @@ def common(groups):
     return [[pair for pair in group if pair.task in tasks] for group in groups]
 
 
-def contrast(groups, coefficients):
+def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estimate:
     """Return the Estimate of the sum over groups g of coefficients[g] times the mean of group g.
 
     The mean of a group is one over tasks, and within a task over seeds, of the difference of a
-    Pair. groups: lists of Pairs. All Pairs of a task share examples, their order, clusters and
+    Pair. All Pairs of a task share examples, their order, clusters and
     metric. Groups have the same tasks, or none in common. Raises Refused where they do not fit
     together.
     """
@@ -251,6 +271,7 @@ def contrast(groups, coefficients):
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
+            # pyrefly: ignore[bad-argument-type]  # None equals None alone.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(f"{task}: all pairs must share examples, clusters and the metric")
@@ -283,19 +304,19 @@ def contrast(groups, coefficients):
     return Estimate(mean, *ends, n, len(tasks), spread, p, float(of_examples**0.5), freedom)
 
 
-def _students_p(mean, variance, freedom):
+def _students_p(mean: float, variance: float, freedom: float) -> float:
     """Return the two-sided p of a mean with this variance against 0."""
     if variance < 1e-18:  # Nothing varies.
         return float(abs(mean) < 1e-9)
     return float(2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
 
 
-def paired_difference(pairs):
+def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Return the Estimate of method minus baseline in points, a mean over seeds, then tasks."""
     return contrast([pairs], np.ones(1))
 
 
-def replicates(values, resolution=0.0):
+def replicates(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     """Return the Estimate of the mean over seeds of values that are no scores of examples.
 
     An example is a share of steps. It has Student's interval; with one seed both ends are the
@@ -312,7 +333,9 @@ def replicates(values, resolution=0.0):
     return Estimate(mean, mean - half, mean + half, n, 1, spread, p, freedom=n - 1)
 
 
-def ratio(above, below, block=10, draws=20_000, seed=0):
+def ratio(
+    above: ArrayLike, below: ArrayLike, block: int = 10, draws: int = 20_000, seed: int = 0
+) -> Estimate:
     """Return the Estimate of the median of above / below.
 
     above, below: [N] seconds of N turns that time both. The interval is a bootstrap over blocks of
@@ -328,7 +351,9 @@ def ratio(above, below, block=10, draws=20_000, seed=0):
     return Estimate(float(np.median(x)), *ends, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0)
 
 
-def share_gap(yes, others=None):
+def share_gap(
+    yes: Sequence[bool] | pd.Series, others: Sequence[bool] | pd.Series | None = None
+) -> Estimate:
     """Return the Estimate in points of the share of True in `yes`, less that in `others` if given.
 
     Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p. One share has
@@ -350,13 +375,14 @@ def share_gap(yes, others=None):
     return Estimate(mean, low, high, fewest, 1, 100 * spread, p)
 
 
-def slope_weights(x):
+def slope_weights(x: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y is the least-squares slope of y over x."""
-    centred = np.asarray(x, float) - np.mean(x)
+    values = np.asarray(x, float)
+    centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
-def straighter_weights(x, other):
+def straighter_weights(x: ArrayLike, other: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y tells whether y is straighter over x than over `other`.
 
     w @ y is the root of the sum of squares that a line over x explains in y, less the root for a
@@ -368,7 +394,7 @@ def straighter_weights(x, other):
     return u - v
 
 
-def rank_correlation(x, y, draws=20_000, seed=0):
+def rank_correlation(x: ArrayLike, y: ArrayLike, draws: int = 20_000, seed: int = 0) -> Estimate:
     """Return the Estimate of Kendall's tau-b of two scores of the same n things.
 
     The interval is a bootstrap over the things. A thing that is drawn twice is no pair with itself.
@@ -378,17 +404,17 @@ def rank_correlation(x, y, draws=20_000, seed=0):
     a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
     weights = draw_weights(np.random.default_rng(seed), draws, len(x))
 
-    def pairs(signs):
+    def pairs(signs: np.ndarray) -> np.ndarray:
         return ((weights @ signs) * weights).sum(1)
 
     drawn = _ratio(pairs(a * b), np.sqrt(pairs(a * a) * pairs(b * b)))
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(x, y)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Estimate(*map(float, (tau, low, high)), len(x), 1, np.nan, float(p))
+    return Estimate(float(tau), float(low), float(high), len(x), 1, np.nan, float(p))
 
 
-def holm(p_values):
+def holm(p_values: ArrayLike) -> np.ndarray:
     """Return Holm's step-down adjusted p-values, in the order given."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")

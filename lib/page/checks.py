@@ -11,13 +11,16 @@ The module is free of torch.
 
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from lib import data
 from lib.core import options
 from lib.core.names import Refused
+from lib.core.rows import Row
 from lib.core.spec import ancestry
 from lib.measure import cost
 from lib.page import lists
@@ -27,7 +30,7 @@ OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.W
 OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": options.Gates}
 
 
-def effects(claim):
+def effects(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): value} that the paper prints for the cells of a claim.
 
     A row of `effects.csv` has one formula for several tasks, with "{task}" in it. The mean over
@@ -42,7 +45,7 @@ def effects(claim):
     return found
 
 
-def number(text):
+def number(text: str) -> Fraction | str | None:
     """Return the exact number that a text is, None for an empty cell, else the text itself."""
     try:
         return Fraction(text.replace(",", ""))
@@ -50,8 +53,8 @@ def number(text):
         return None if text in ("", "-") else text
 
 
-def rounded(value, digits):
-    """Return a value rounded to some digits, a half away from zero, as a Fraction."""
+def rounded(value: float | Fraction, digits: int) -> Fraction:
+    """Return a value rounded to some digits, a half away from zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
@@ -59,10 +62,11 @@ def rounded(value, digits):
 class Cells:
     """A Cells object reads the printed cells of a paper, and remembers which ones it gave."""
 
-    def __init__(self, paper):
-        self.paper, self.given = paper, {}
+    def __init__(self, paper: str) -> None:
+        self.paper = paper
+        self.given: dict[tuple[str, str, int], str] = {}
 
-    def rows(self, table, keys):
+    def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
         at = list(enumerate(lists.lines(f"{self.paper}/{table}")))
         for key, column in zip(keys, at[0][1], strict=False):
             exact = [each for each in at if each[1][column] == key]
@@ -71,25 +75,25 @@ class Cells:
             raise Refused(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
         return at
 
-    def col(self, table, column, *keys):
+    def col(self, table: str, column: str, *keys: str) -> list[Fraction | str | None]:
         """Return the values of a column in all rows that the keys name."""
         rows = self.rows(table, keys)
         self.given |= {(table, column, i): line[column] for i, line in rows}
         return [number(line[column]) for _, line in rows]
 
-    def cell(self, table, column, *keys):
+    def cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
         """Return the value of a column in the one row that the keys name."""
         (value,) = self.col(table, column, *keys)
         return value
 
-    def row(self, table, span, *keys):
+    def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
         """Return the values of one row in the columns of a span "A:B"; empty cells are left out."""
         names = list(lists.lines(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
 
-    def off(self, table, span, average, labels=1):
+    def off(self, table: str, span: str, average: str, labels: int = 1) -> list[list[str]]:
         """Return the keys of complete rows whose printed average is not the mean of the span."""
         keys = [list(line.values())[:labels] for line in lists.lines(f"{self.paper}/{table}")]
         parts = [
@@ -97,11 +101,12 @@ class Cells:
         ]
         full = max(len(part) for *_, part in parts)
         whole = [each for each in parts if each[1] is not None and len(each[2]) == full]
+        # pyrefly: ignore[bad-argument-type, bad-specialization]  # These cells are numbers.
         return [key for key, told, part in whole if rounded(statistics.mean(part), 1) != told]
 
 
-def setting(page, step, path, **labels):
-    """Return the set of values that a setting has at the profile `paper`: exact numbers, or text.
+def setting(page: str, step: str, path: str, **labels: Any) -> set[Fraction | str | None]:
+    """Return the values that a setting has at the profile `paper`: exact numbers, or text.
 
     The setting is read from the Specs of a step that the grid of a page makes, and from all Specs
     that these rest on. Raises Refused where no Spec has it.
@@ -125,13 +130,13 @@ def setting(page, step, path, **labels):
     return found
 
 
-def axis(page, column):
-    """Return the set of labels in a column of a page's grid at the profile `paper`."""
+def axis(page: str, column: str) -> set[Fraction | str | None]:
+    """Return the labels in a column of a page's grid at the profile `paper`."""
     told = {row.get(column) for row in made(page)} - {None}
     return {number(str(value)) for value in told}
 
 
-def counted(what, shape="bert-base", **options):
+def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
     """Return a count of an encoder by `lib.measure.cost`.
 
     what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: the kept heads, the
@@ -144,7 +149,7 @@ def counted(what, shape="bert-base", **options):
     return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
 
 
-def net(name, convention="with projection"):
+def net(name: str, convention: str = "with projection") -> Fraction:
     """Return the parameters of one of EfficientBERT's networks, in millions."""
     from lib.papers import efficientbert
     from lib.search.net import parameters
@@ -152,24 +157,24 @@ def net(name, convention="with projection"):
     return Fraction(parameters(efficientbert.NETS[name], convention), 10**6)
 
 
-def operation(name, *operands):
+def operation(name: str, *operands: float | Fraction) -> float:
     """Return the value of our operation with a printed name, at some operands."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def ours(place, *args, **keywords):
+def ours(place: str, *args: Any, **keywords: Any) -> Any:
     """Return another count of this code, such as ours("search.net:ffn_parameters", 768, 3072).
 
     The name of a shape (lib.measure.cost.SHAPES) stands for the shape.
     """
     module, name = place.split(":")
-    args = [cost.SHAPES.get(each, each) for each in args]
-    return getattr(import_module(f"lib.{module}"), name)(*args, **keywords)
+    values = [cost.SHAPES.get(each, each) for each in args]
+    return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
-def given(text, constants="", **names):
+def given(text: str, constants: str | None = "", **names: Any) -> Any:
     """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18."""
     names |= vars(math) | {"max": max}
     for each in filter(None, (constants or "").split("; ")):
@@ -179,7 +184,7 @@ def given(text, constants="", **names):
 
 
 @cache
-def made(page):
+def made(page: str) -> list[Row]:
     """Return the rows of a page's grid at the profile `paper`, made without the data."""
     from lib.page import notebook
 
@@ -188,21 +193,25 @@ def made(page):
         return notebook.planned(path, {"profile": "paper"}, looked_up=False).get("grid", [])
 
 
-FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)
+FUNCTIONS: dict[str, Callable[..., Any]] = dict(
+    mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len
+)
 FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
 # The builtin `all` would stop at the first cell that fails, and not read the others.
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
-OURS = dict(setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours)
+OURS: dict[str, Callable[..., Any]] = dict(
+    setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours
+)
 
 
-def value(paper, formula):
+def value(paper: str, formula: str) -> tuple[Any, dict[tuple[str, str, int], str]]:
     """Return (the value of a formula, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
     own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
 
 
-def agrees(value, printed):
+def agrees(value: Any, printed: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
     It does where it is True, is the printed number, or becomes it when rounded to as many digits. A
@@ -210,14 +219,14 @@ def agrees(value, printed):
     """
     told = number(printed)
     if isinstance(value, set):
-        return len(value) == 1 and agrees(*value, printed)
+        return len(value) == 1 and agrees(next(iter(value)), printed)
     if isinstance(value, bool) or value == told:
         return bool(value == told or value is True)
     decimals = len(printed.partition(".")[2])
     return isinstance(value, int | float | Fraction) and rounded(value, decimals) == told
 
 
-def inconsistencies():
+def inconsistencies() -> list[dict[str, Any]]:
     """Return the rows of `inconsistencies.csv`, each with the value that contradicts the print.
 
     It is computed again as `found`, which is None where a row contradicts without a formula.

@@ -7,17 +7,22 @@ The cells of a row of `claims.csv` are judged from the runs of its pages' grids
 The module is free of torch.
 """
 
+from __future__ import annotations
+
 import csv
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.core import disk, paths
 from lib.core.names import known
-from lib.core.rows import Outcome
+from lib.core.rows import Outcome, Row
+from lib.core.spec import Spec
 from lib.core.store import Store, run_lines
 from lib.measure import cells, claims
 from lib.page import checks, lists, notebook
@@ -25,6 +30,9 @@ from lib.page.seeds import SCALES as SCALES
 from lib.page.seeds import may_fail
 from lib.papers import efficientbert, ghostbert, grids, nas
 from lib.papers import planned as plans
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCALE = "mini"
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
@@ -34,7 +42,9 @@ ROLES = ("central", "own", "finding")  # Claims of these roles have cells, which
 # ---- THE RUNS OF A CLAIM
 
 
-def rows(line, scale=SCALE, seeds=None):
+def rows(
+    line: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
+) -> list[Row]:
     """Return the rows of the grids of a claim's pages that the cells of the claim name.
 
     seeds: the planned seeds, unless others are given. Where no seeds are planned, they are the
@@ -45,7 +55,7 @@ def rows(line, scale=SCALE, seeds=None):
 
 
 @cache
-def at(artefact, scale, seeds=()):
+def at(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of some pages at these seeds.
 
     Beside them are those of searches behind networks, and of distillations behind students.
@@ -58,14 +68,14 @@ def at(artefact, scale, seeds=()):
 
 
 @cache
-def planned(page, scale, seeds=()):
+def planned(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of a page at a scale, at these seeds where the page takes seeds.
 
     Outside mini these are the rows of the variable `grid` alone: all other variables are of mini.
     At given seeds `recorded` is left out, whose rows have the seeds of the page.
     """
     (path,) = notebook.find([page])
-    values = {"profile": scale}
+    values: dict[str, Any] = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
         values["seeds"] = list(seeds)
     made = notebook.planned(path, values, looked_up=not seeds)
@@ -75,7 +85,9 @@ def planned(page, scale, seeds=()):
 # ---- VERDICTS
 
 
-def judged(names=None, store=None, scale=SCALE):
+def judged(
+    names: Iterable[str] | None = None, store: Store | None = None, scale: str = SCALE
+) -> dict[str, claims.Verdict]:
     """Return {id: Verdict} of some claims, or of all.
 
     The p of each cell is corrected over all cells of its paper at the profile. `verdicts.csv` has
@@ -93,10 +105,12 @@ def judged(names=None, store=None, scale=SCALE):
     return corrected(found, scale)
 
 
-def judge(line, scale, look):
+def judge(
+    line: dict[str, Any], scale: str, look: Callable[[Spec], dict[str, Any]]
+) -> claims.Verdict:
     """Return the Verdict on one claim, before any correction.
 
-    line: the row of the claim. look: a function from a Spec to what `Store.found` returns.
+    line: the row of the claim. look: it returns what `Store.found` does.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
@@ -118,7 +132,7 @@ def judge(line, scale, look):
     return claims.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
 
 
-def out_of_reach(line, scale, seeds):
+def out_of_reach(line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]) -> str:
     """Return why no run of a profile can decide the cells of a claim, or ""."""
     if line["cannot"] and scale != "paper":
         return line["cannot"]
@@ -126,7 +140,7 @@ def out_of_reach(line, scale, seeds):
     return "" if planned else "this question is planned at the profile base alone"
 
 
-def by_seeds(line, scale):
+def by_seeds(line: Mapping[str, Any], scale: str) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Return {planned seeds: cells} of a claim.
 
     A comparison that a central claim has too is judged at the seeds of that claim.
@@ -139,7 +153,7 @@ def by_seeds(line, scale):
     return found
 
 
-def setting(line, scale, planned):
+def setting(line: Mapping[str, Any], scale: str, planned: int) -> claims.Setting:
     """Return what the cells of a claim are judged with, beside their rows."""
     return claims.Setting(
         grids.metrics(scale, COLUMNS.get(line["paper"], ())),
@@ -152,7 +166,7 @@ def setting(line, scale, planned):
     )
 
 
-def described(result):
+def described(result: claims.Result) -> claims.Result:
     """Return a Result with its cell in words."""
     told = lists.described(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
@@ -163,7 +177,7 @@ def described(result):
     return replace(result, sentence=sentence, short=short, same_as=told["same_as"])
 
 
-def margin(result):
+def margin(result: claims.Result) -> str:
     """Return in words a claimed region that does not end at no effect, "" where it does."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
@@ -174,12 +188,12 @@ def margin(result):
     return f" ({'at least' if isfinite(low) else 'at most'} {exact(end)})"
 
 
-def exact(value):
+def exact(value: float) -> str:
     """Return a margin as text, with all its digits: a word is held to it."""
     return f"{value:g}".replace("-", "−")
 
 
-def computed(line):
+def computed(line: Mapping[str, Any]) -> claims.Verdict:
     """Return the Verdict on a claim by its formula.
 
     A claim that fails differs where its formula reads no cell, or asks what this code has or
@@ -195,7 +209,7 @@ def computed(line):
     told += f", by {len(read)} printed cells" * bool(read)
     if isinstance(found, set):
         told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
-    elif not isinstance(found, bool | str | list):
+    elif not isinstance(found, (bool, str, list)):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = lists.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
@@ -203,7 +217,7 @@ def computed(line):
     return claims.Verdict(line["id"], note=note, word=word, measured=told)
 
 
-def counted_once(by_id, scale):
+def counted_once(by_id: Mapping[str, claims.Verdict], scale: str) -> dict[str, claims.Verdict]:
     """Return the Verdicts, where a finding that repeats a comparison names the claim that has it.
 
     `cells.csv` names those that are planned alike. A mean over tasks can also repeat another one
@@ -231,7 +245,7 @@ def counted_once(by_id, scale):
     return result
 
 
-def corrected(by_id, scale=SCALE):
+def corrected(by_id: Mapping[str, claims.Verdict], scale: str = SCALE) -> dict[str, claims.Verdict]:
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
     result = counted_once(by_id, scale)
     by_id = dict(result)
@@ -249,13 +263,13 @@ def corrected(by_id, scale=SCALE):
     return result
 
 
-def central(paper=None):
+def central(paper: str | None = None) -> list[str]:
     """Return the ids of the central claims of a paper, or of all papers."""
     own = lists.claims().items()
     return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
 
 
-def of_page(page):
+def of_page(page: str) -> list[str]:
     """Return the ids of the claims that a page shows: all that are judged and name the page.
 
     A finding whose every comparison is one of a central claim is told there.
@@ -270,7 +284,7 @@ def of_page(page):
     ]
 
 
-def twin(id):
+def twin(id: str) -> bool:
     """Return whether each comparison of a claim is counted by another claim."""
     parts = cells.parsed(lists.claims()[id]["cells"])
     return bool(parts) and all(lists.described(id, cell.text)["same_as"] for cell in parts)
@@ -288,7 +302,7 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 
 @cache
-def recorded():
+def recorded() -> list[dict[str, str]]:
     """Return the rows of the committed `verdicts.csv`, none where there is no file."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
@@ -305,7 +319,7 @@ SUMMARIES = (
 )
 
 
-def digest(page):
+def digest(page: str) -> str:
     """Return the digest of what the committed records say of a page.
 
     It covers the names of its recorded runs and its comparisons. A committed page has it, so one
@@ -323,7 +337,7 @@ def digest(page):
     return disk.key_of(recorded_names, rows)[:12]
 
 
-def lines(by_id):
+def lines(by_id: Mapping[str, claims.Verdict]) -> list[tuple[Any, ...]]:
     """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of its tasks.
 
     `family` is the paper where the p of the cell is corrected, and empty where it is not.
@@ -350,7 +364,7 @@ def lines(by_id):
     return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in found]
 
 
-def checked(by_id):
+def checked(by_id: Mapping[str, claims.Verdict]) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`: each printed number that is computed again."""
     about = {id: [line[key] for key in CHECKED[1:4]] for id, line in lists.claims().items()}
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
@@ -363,19 +377,19 @@ FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
 
 
-def measured(by_id, ids):
+def measured(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> list[claims.Result]:
     """Return the Results of some claims that count: no task of a mean, no comparison twice."""
     return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
 
 
-def shut_out(by_id):
+def shut_out(by_id: Mapping[str, claims.Verdict]) -> tuple[int, int]:
     """Return (how many, of how many) printed effects of central claims our intervals shut out."""
     held = [r.shuts_out for r in measured(by_id, central())]
     held = [each for each in held if each is not None]
     return sum(held), len(held)
 
 
-def in_one_line(by_id):
+def in_one_line(by_id: Mapping[str, claims.Verdict]) -> str:
     """Return what the words say of all central comparisons, in two sentences."""
     every = measured(by_id, central())
     of = Counter(r.word for r in every)
@@ -389,7 +403,7 @@ def in_one_line(by_id):
     )
 
 
-def texts(by_id):
+def texts(by_id: Mapping[str, claims.Verdict]) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of Verdicts.
 
     The part README is what README shows.
@@ -397,11 +411,11 @@ def texts(by_id):
     untouched = next(row for row in lists.lines("untouched") if row["split"] == "dev")
     fields = dict(by_id) | {"IN_ONE_LINE": in_one_line(by_id), "UNTOUCHED": untouched["spearman"]}
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
-    filled = (part.strip().format_map(fields) for part in parts)
-    return dict(part.partition("\n\n")[::2] for part in filled)
+    filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
+    return {title: text for title, _, text in filled}
 
 
-def posted(readme, by_id):
+def posted(readme: str, by_id: Mapping[str, claims.Verdict]) -> str:
     """Return the text of README with new findings, and the legend, between their marks."""
     rows = "".join(f"| {mark} {word} | {line} |\n" for word, (mark, line) in claims.WORDS.items())
     parts = {
@@ -414,7 +428,7 @@ def posted(readme, by_id):
     return readme
 
 
-def forest(by_id, ids):
+def forest(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> pd.DataFrame:
     """Return what a forest plot of some claims draws: a row for each cell in points that counts."""
     import pandas as pd
 

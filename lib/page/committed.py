@@ -6,6 +6,7 @@ for each: its path and its digest.
 
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 from lib.core import paths
 from lib.core.disk import sha
@@ -16,17 +17,17 @@ SEEN = "README.md data/README.md data/found.md data/digests.json data/published/
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
 
 
-def seen():
+def seen() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
     named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
     return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
 
 
-def changed(place=None):
+def changed(place: Path | None = None) -> list[str]:
     """Return one line for each file that differs from what `files.csv` says.
 
-    place: the path of another file in place of `files.csv`.
+    place: another file in place of `files.csv`.
     """
     place = place or paths.records_root() / FILES
     old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
@@ -34,7 +35,7 @@ def changed(place=None):
     return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
 
 
-def edited(*patterns):
+def edited(*patterns: str) -> list[str]:
     """Return one line for each file that matches a pattern and is not as git has it.
 
     Outside a checkout there is none.

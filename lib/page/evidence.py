@@ -14,13 +14,16 @@ a round fits on a small disk. Those that a reader or another command saved stay.
 
 import shutil
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby, zip_longest
+from typing import Any
 
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import known
-from lib.core.spec import ancestry, from_json
+from lib.core.rows import Row
+from lib.core.spec import Spec, ancestry, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.measure.cells import parse_seeds
@@ -32,7 +35,7 @@ from lib.papers import grids, planned
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def chosen(names=()):
+def chosen(names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the rows of claims.csv with these ids, or all central claims and our own questions.
 
     Raises Refused for an unknown claim, with the nearest one.
@@ -41,7 +44,7 @@ def chosen(names=()):
     return list(grids.picked("claim", there, names).values())
 
 
-def cells(claim, store=None):
+def cells(claim: Mapping[str, Any], store: Store | None = None) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a claim at this seed, each once}.
 
     A seed counts if all its runs have one dtype. So one that has no whole set of runs is float32
@@ -56,7 +59,7 @@ def cells(claim, store=None):
     return found
 
 
-def rounds(claims, store=None):
+def rounds(claims: Sequence[Mapping[str, Any]], store: Store | None = None) -> list[Spec]:
     """Return the Specs of the claims in the order in which they are made, each once."""
     plan = [row["claim"] for name in ("plan", "plan_fair") for row in lists.lines(name)]
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
@@ -67,7 +70,7 @@ def rounds(claims, store=None):
 # ---- PROFILES WITH A PLAN OF LINES
 
 
-def lines(profile: str, names=()) -> list[planned.Line]:
+def lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
     Raises Refused for a profile without a plan, and for an id that its plan lacks, with the
@@ -79,13 +82,13 @@ def lines(profile: str, names=()) -> list[planned.Line]:
     return [line for line in every if line.claim in ids]
 
 
-def made(profile: str, page: str) -> list[dict]:
+def made(profile: str, page: str) -> list[Row]:
     """Return the rows of a page's grid at a profile."""
     (path,) = notebook.find([page])
     return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
 
 
-def by_seed(line: planned.Line, profile: str) -> dict:
+def by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
     there = line.rows(made(profile, line.page))
     return {
@@ -94,7 +97,7 @@ def by_seed(line: planned.Line, profile: str) -> dict:
     }
 
 
-def queue(lines: list[planned.Line], profile: str) -> list:
+def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
     """Return the Specs of Lines in the order in which they are made, each once."""
     found = []
     for _, part in groupby(lines, lambda line: line.step):
@@ -107,7 +110,13 @@ def queue(lines: list[planned.Line], profile: str) -> list:
 # ---- MAKING
 
 
-def gather(claims, store, workers=None, backend="local", profile=SCALE):
+def gather(
+    claims: list[Any],
+    store: Store,
+    workers: int | None = None,
+    backend: str = "local",
+    profile: str = SCALE,
+) -> dict[Spec, str]:
     """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in a line}.
 
     claims: what `chosen` returns or, at a profile with a plan of lines, what `lines` returns.
@@ -120,7 +129,7 @@ def gather(claims, store, workers=None, backend="local", profile=SCALE):
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
     saved = SavedWeights(store)
 
-    def done(spec):
+    def done(spec: Spec) -> None:
         keep([spec] if spec in results else [], store)
         saved.add(spec)
         for name, parent in spec.parents.items():
@@ -140,19 +149,19 @@ class SavedWeights:
     a reader kept, or that another command made, are not among them.
     """
 
-    def __init__(self, store):
+    def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return self.path.exists() and name in self.path.read_text().splitlines()
 
-    def add(self, spec):
+    def add(self, spec: Spec) -> None:
         """Note that the run of a Spec was made by this command."""
         if STEPS[spec.step].weights and spec.name not in self:
             with open(self.path, "a") as file:
                 file.write(f"{spec.name}\n")
 
-    def give_back(self, spec):
+    def give_back(self, spec: Spec) -> None:
         """Delete the weights of a run, unless another run that is being made reads them."""
         for part in self.store.parts():
             with suppress(OSError, disk.Damaged, KeyError, TypeError):
@@ -163,19 +172,19 @@ class SavedWeights:
         shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def found_by(specs):
+def found_by(specs: Iterable[Spec]) -> set[Spec]:
     """Return the searches among the inputs of some Specs."""
     return {spec for spec in ancestry(specs) if spec.step in BESIDE}
 
 
-def keep(specs, store):
+def keep(specs: Iterable[Spec], store: Store) -> None:
     """Record the finished runs of some Specs that have no record yet."""
     for run in map(store.find, specs):
         if run and run.origin == "run":
             store.record(run)
 
 
-def listed(claims, store):
+def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
     """Yield a line for each claim: its finished seeds, its missing runs, the words on its cells.
 
     `verify --write` commits the words that the records give.
@@ -196,7 +205,7 @@ def listed(claims, store):
     yield f"together left on one core: {clock.about(left)}"
 
 
-def listed_lines(lines: list[planned.Line], store, profile: str):
+def listed_lines(lines: list[planned.Line], store: Store, profile: str) -> Iterator[str]:
     """Yield a line of text for each Line of a plan: its finished seeds, its missing runs, its cost.
 
     The core-hours are those of the plan, in bfloat16.

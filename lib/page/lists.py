@@ -5,6 +5,7 @@ It is free of torch.
 
 from csv import DictReader
 from functools import cache
+from typing import Any
 
 from lib.core.paths import PUBLISHED
 from lib.measure.cells import parse_seeds
@@ -18,8 +19,8 @@ PAPERS = {
 
 
 @cache
-def lines(name):
-    """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims".
+def lines(name: str) -> list[dict[str, str]]:
+    """Return the rows of a file under `data/published`; name: "nas/claims".
 
     A plan or a list of trials that is not written has no rows.
     """
@@ -31,7 +32,7 @@ def lines(name):
 
 
 @cache
-def claims():
+def claims() -> dict[str, dict[str, Any]]:
     """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper, ours last.
 
     A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`. Seeds that
@@ -50,7 +51,7 @@ def claims():
     return found
 
 
-def seeds(claim, scale="mini"):
+def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
     if scale == "mini":
         return parse_seeds(claims()[claim]["seeds"])
@@ -63,18 +64,18 @@ def seeds(claim, scale="mini"):
 
 
 @cache
-def cell_lines():
+def cell_lines() -> dict[tuple[str, str], dict[str, str]]:
     """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest, same_as."""
     every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def described(claim, cell):
+def described(claim: str, cell: str) -> dict[str, str]:
     """Return the row of `cells.csv` of a cell."""
     return cell_lines()[claim, cell]
 
 
-def interests(claim):
+def interests(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): the smallest effect of interest that the plan names}.
 
     The task is "" where it is that of all tasks.

@@ -3,9 +3,12 @@
 So the table, the picture and the word of a comparison rest on the same seeds. It is free of torch.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+from lib.core.rows import Row
 from lib.measure import cells
 from lib.page import lists
 
@@ -35,12 +38,12 @@ def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     return tuple(found)
 
 
-def may_fail(line: dict) -> tuple[str, ...]:
+def may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
     """Return the models of a row of claims.csv whose failing is what the claim says."""
     return tuple(filter(None, line["may_fail"].split("; ")))
 
 
-def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:
+def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a grid at the planned seeds of all cells that name them.
 
     A row that no cell names keeps its seeds.
@@ -64,7 +67,7 @@ def seeded(page: str, scale: str, rows: list[dict]) -> list[dict]:
     return found
 
 
-def names(cell: cells.Cell, row: dict) -> bool:
+def names(cell: cells.Cell, row: Row) -> bool:
     """Return whether a cell names a row."""
     if not (cell.measure or cells.scored(row.spec)):
         return False
@@ -72,7 +75,10 @@ def names(cell: cells.Cell, row: dict) -> bool:
 
 
 def pair(
-    page: str, scale: str, method: list[dict], baseline: list[dict]
+    page: str,
+    scale: str,
+    method: Sequence[Mapping[str, Any]],
+    baseline: Sequence[Mapping[str, Any]],
 ) -> tuple[Planned, bool] | None:
     """Return (the cell that compares two models' rows, whether it has them in the other order).
 

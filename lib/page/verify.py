@@ -11,13 +11,16 @@ first, because words rest on them. No data are looked at, so every machine compu
 import csv
 from collections import defaultdict
 from itertools import zip_longest
+from pathlib import Path
 
 import pandas as pd
 
 from lib import data
 from lib.core import disk, paths
 from lib.core.names import one_line
-from lib.core.store import Store
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import Run, Store
 from lib.measure import metrics
 from lib.page import checks, claims, evidence, lists, notebook
 from lib.page.committed import FILES, FIX, changed, seen
@@ -35,7 +38,7 @@ NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 # ---- RECORDS
 
 
-def recomputed(run):
+def recomputed(run: Run) -> dict[str, float]:
     """Return {metric: value} of a recorded run, computed again from its stored predictions.
 
     It is empty where no metric of the run is a score. Raises FileNotFoundError for scores without
@@ -57,7 +60,7 @@ def recomputed(run):
     return found
 
 
-def damage(run):
+def damage(run: Run) -> str:
     """Return one line on what is wrong with a record by itself; "" where it is sound."""
     place = paths.shown(run.folder)
     try:
@@ -75,7 +78,7 @@ def damage(run):
 # ---- WHAT FOLLOWS FROM THE CODE AND THE RECORDS
 
 
-def runs(store):
+def runs(store: Store) -> list[tuple[str, ...]]:
     """Return the lines of `runs.csv`: the run of each row of the grids of all pages and claims.
 
     Where only the same run in float32 is recorded (`Spec.twin`), it is named.
@@ -93,20 +96,20 @@ def runs(store):
     return sorted({(*at, labels(r), str(r.spec.seed), named(r.spec, store)) for *at, r in every})
 
 
-def named(spec, store):
+def named(spec: Spec, store: Store) -> str:
     """Return the name of the record that stands for a Spec, or that of the Spec without one."""
     if not (store.records / spec.name).exists() and (store.records / spec.twin.name).exists():
         return spec.twin.name
     return spec.name
 
 
-def labels(row):
+def labels(row: Row) -> str:
     """Return the columns of a row of a grid that are numbers or text, without its seed."""
     kept = {k: v for k, v in row.labels.items() if k != "seed" and isinstance(v, str | int | float)}
     return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
 
 
-def made(store):
+def made(store: Store) -> dict[Path, str]:
     """Return {file: its text} of the tables and of README, from the code and the records.
 
     Runs that are no records do not count: no other machine has them.
@@ -130,7 +133,7 @@ def made(store):
 # ---- HELD TO WHAT IS COMMITTED
 
 
-def keyed(text):
+def keyed(text: str) -> dict[str, list[str]]:
     """Return {what lines of a table are about: the rest of all these lines, in a list}."""
     found = defaultdict(list)
     for line in csv.reader(text.splitlines()):
@@ -138,7 +141,7 @@ def keyed(text):
     return found
 
 
-def differences(path, text):
+def differences(path: Path, text: str) -> list[str]:
     """Return one line for each difference of a committed file from the text that it should have."""
     old, name = path.read_text(errors="replace"), paths.shown(path)
     if path.name not in COLUMNS:
@@ -154,7 +157,7 @@ def differences(path, text):
     return found
 
 
-def far(column, old, new):
+def far(column: str, old: str, new: str) -> bool:
     """Return whether two texts of a column differ; numbers do by more than NEAR."""
     try:
         return old != new and not abs(float(old) - float(new)) <= NEAR[column]
@@ -162,7 +165,7 @@ def far(column, old, new):
         return True
 
 
-def wrong(store, renew=False):
+def wrong(store: Store, renew: bool = False) -> list[str]:
     """Return one line for each thing that is wrong, none where the files say what is there.
 
     renew: write the files and README's parts, where the records are sound.
