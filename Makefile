@@ -23,6 +23,7 @@ report: .venv/ready
 test: .venv/ready-dev
 	$(bin)/ruff check .
 	$(bin)/ruff format --check --quiet .
+	$(bin)/pyrefly check --summary=none
 	$(bin)/python tests/lines.py
 	$(bin)/python -m pytest -q $(SHARED) -m "not slow" tests
 

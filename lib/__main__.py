@@ -244,13 +244,14 @@ def evidence(args: argparse.Namespace) -> int:
 
     store, profile = Store(), args.profile
     of_mini = profile == queue.SCALE
-    claims = queue.chosen(args.claims) if of_mini else queue.lines(profile, args.claims)
     if args.list:
-        board = (
-            queue.listed(claims, store) if of_mini else queue.listed_lines(claims, store, profile)
-        )
+        if of_mini:
+            board = queue.listed(queue.chosen(args.claims), store)
+        else:
+            board = queue.listed_lines(queue.lines(profile, args.claims), store, profile)
         print(*board, sep="\n")
         return 0
+    claims = queue.chosen(args.claims) if of_mini else queue.lines(profile, args.claims)
     os.nice(10)  # Workers inherit it.
     lost = queue.gather(claims, store, args.workers, args.backend, profile)
     report_lost(lost)
