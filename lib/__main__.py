@@ -73,14 +73,14 @@ BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 
 
-def named(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return (the profile of a command, the values of the notebooks' parameters that it names).
 
     The profile has the reader's own data and model, where the command names some.
     """
     from lib.papers import grids
 
-    scope = grids.named(grids.profile_of(args.profile).name, args.data, args.model)
+    scope = grids.reader_profile(grids.profile_of(args.profile).name, args.data, args.model)
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.values(scope) | lists
 
@@ -99,7 +99,7 @@ def read(
     from lib.papers import planned
 
     grids, absent = {}, {}
-    args.profile, values = named(args)
+    args.profile, values = parse_profile(args)
     there = notebook.find(args.pattern)
     if without := [path.stem for path in there if not planned.has(args.profile, path.stem)]:
         told = ", ".join(planned.pages(args.profile))
@@ -135,12 +135,12 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     from lib.page import notebook
     from lib.page.report import Book
 
-    began, lost, (scope, values) = time.monotonic(), {}, named(args)
+    began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read(args)
     with closing(Book(scope, values, grids, absent, store)) as book:
         print(f"{book} shows how far it is", flush=True)
         if make:
-            specs = notebook.wanted(*(sheet.grids for sheet in book.sheets))
+            specs = notebook.list_specs(*(sheet.grids for sheet in book.sheets))
             todo = sweep.expected(store.missing(specs), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
@@ -164,16 +164,16 @@ def plan(args: argparse.Namespace) -> bool:
     from lib.cluster import sweep
     from lib.page import notebook
     from lib.papers import planned
-    from lib.papers.grids import of, own_lines
+    from lib.papers.grids import own_lines, reader_part
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
         steps = planned.hours(args.profile)
         if grids:
-            print(*own_lines(args.profile), of(args.profile, "data"), sep="\n")
+            print(*own_lines(args.profile), reader_part(args.profile, "data"), sep="\n")
         for path, found in grids.items():
-            specs = notebook.wanted(found)
+            specs = notebook.list_specs(found)
             missing = store.missing(specs)
             every |= missing
             about = f", {clock.about(missing)} of a core" * (not steps)
@@ -199,7 +199,7 @@ def show(args: argparse.Namespace) -> None:
     from lib.core.spec import from_json
     from lib.export import card, opened
 
-    found = opened.named(args.run)
+    found = opened.find_run(args.run)
     scores = card.measured(found, opened.task_of(found)).items()
     print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
     print(*card.steps(from_json(found.spec)), sep="\n")
@@ -219,7 +219,7 @@ def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model card."""
     from lib.export import card, export, opened
 
-    run = opened.weights(opened.named(args.run), args.keep)
+    run = opened.weights(opened.find_run(args.run), args.keep)
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None

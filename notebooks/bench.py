@@ -226,7 +226,7 @@ def distilling(repeats=REPEATS, rows=512):
         for repeat, heads, name in product(range(repeats), (12, 3), places):
             args = common | {"surgery": [{"op": "cut", "heads": heads}]}
             inputs = {"teacher": teacher, "importance": ranks} | places[name]
-            speed = execute(Spec("distil", args, inputs).at(repeat), store).metrics
+            speed = execute(Spec("distil", args, inputs).with_seed(repeat), store).metrics
             line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
             yield line | {"examples_per_second": speed["examples_per_second"]}
 
@@ -279,7 +279,9 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
     with scratch(start, teacher, supernet) as store:
         for repeat in range(repeats):
             runs = {
-                name: execute(Spec("warmup", args, {"teacher": teacher} | more).at(repeat), store)
+                name: execute(
+                    Spec("warmup", args, {"teacher": teacher} | more).with_seed(repeat), store
+                )
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
             curves = (run.arrays("curve") for run in runs.values())
@@ -359,7 +361,7 @@ def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
         made = pruners(common | {"data": data.describe("glue", task, 64), "train": train}, start)
         with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
             for repeat in range(repeats):
-                found = {n: step_seconds(s.at(repeat), store, most) for n, s in made.items()}
+                found = {n: step_seconds(s.with_seed(repeat), store, most) for n, s in made.items()}
                 for name, seconds in found.items():
                     wall, cpu = np.median(seconds, 0)
                     ratio = np.median(seconds / found["plain fine-tuning"], 0)

@@ -334,7 +334,7 @@ def anywhere(monkeypatch):
     )
     monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
     yield
-    for function in (claims.at, claims.planned):
+    for function in (claims.rows_of_pages, claims.planned):
         function.cache_clear()
 
 
@@ -437,7 +437,7 @@ def made(store, spec, **more):
     """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its
     weights.
     """
-    spec = spec if spec.seed is not None else spec.at(1)
+    spec = spec if spec.seed is not None else spec.with_seed(1)
     for parent in spec.parents.values():
         made(store, parent)
     return execute(spec, store, keep=STEPS[spec.step].weights, **more)

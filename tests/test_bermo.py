@@ -87,7 +87,7 @@ def test_the_paper_s_steps_and_ramps(task, steps, first, last):
 def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile):
     jumps = set()
     for task in bermo.PRUNED[profile]:
-        for epochs in bermo.of(bermo.BUDGETS, profile, task, "budgets"):
+        for epochs in bermo.setting_of_task(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.settings(profile, task, epochs=epochs)
             rows = bermo.EXAMPLES[profile] or {task: bermo.described(profile, task)["rows"]}
             steps = ceil(rows[task] / train.batch) * epochs

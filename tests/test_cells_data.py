@@ -99,7 +99,7 @@ def planned(line, scale):
     if scale == "mini":
         return claims.rows(line)
     found = [row for page in line["artefact"].split("; ") for row in checks.made(page)]
-    return cells.named(cells.parsed(line["cells"]), found + nas.architectures(found))
+    return cells.select_rows(cells.parsed(line["cells"]), found + nas.architectures(found))
 
 
 def compared(one, rows):

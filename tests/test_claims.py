@@ -20,7 +20,7 @@ from lib import data
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.measure import claims, stats
-from lib.measure.cells import cell, named, parse_seeds, parsed
+from lib.measure.cells import cell, parse_seeds, parsed, select_rows
 from lib.measure.claims import AGREES, NO_EFFECT, NOISY, NOT_MEASURED, OPPOSITE, Result, Setting
 from lib.measure.compare import Column
 from lib.page import checks, lists, notebook
@@ -38,7 +38,9 @@ def judge(cells, frame, **setting):
     Each model has a Spec of its own; "a again" is a second label of a's.
     """
     specs = [
-        Spec("fineprune", {"data": {"task": task, "of": model.removesuffix(" again")}}).at(seed)
+        Spec("fineprune", {"data": {"task": task, "of": model.removesuffix(" again")}}).with_seed(
+            seed
+        )
         for task, model, seed in zip(frame["task"], frame["model"], frame["seed"], strict=True)
     ]
     rows = frame.assign(spec=specs).to_dict("records")
@@ -108,7 +110,7 @@ def test_rows_that_cells_name_are_kept_once():
     spec = Spec("fineprune", {"data": {"task": "SST-2"}})
     rows = [{"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
-    assert [row["model"] for row in named(parsed("A > C @ m=3"), rows)] == ["A"]
+    assert [row["model"] for row in select_rows(parsed("A > C @ m=3"), rows)] == ["A"]
 
 
 # ---- WORDS
@@ -437,9 +439,9 @@ def test_what_scores_no_model_decides_nothing():
     rival = frame[frame["model"] == "B"]
     sizes = {step: Spec(step, {"data": {"task": "SST-2"}}) for step in ("nas_search", "predict")}
     network = Spec("retrain", {"data": {"task": "SST-2"}})
-    rows = [frame.assign(spec=[network.at(n) for n in range(len(frame))])]
+    rows = [frame.assign(spec=[network.with_seed(n) for n in range(len(frame))])]
     rows += [
-        rival.assign(spec=spec.at(n), run=holding({}, spec.step), accuracy=n / 9)
+        rival.assign(spec=spec.with_seed(n), run=holding({}, spec.step), accuracy=n / 9)
         for n, spec in enumerate(sizes.values())
     ]
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
@@ -490,7 +492,7 @@ def test_a_recipe_has_one_name_at_every_profile():
         for scale, labels in names.items():
             rows = notebook.planned(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
-                own = named(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
+                own = select_rows(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
                 assert {row["model"] for row in own} == {label, "- DA & KD"}, (scale, recipe)
                 augmented = [
                     "augmented" in row["spec"].inputs["start"].inputs

@@ -84,8 +84,11 @@ def parent(pid):
 @pytest.mark.slow
 def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_path):
     ray, second = nodes()
-    tuned = [teacher(rows=320, epochs=2).at(seed) for seed in range(4)]
-    specs = [*tuned, *(importance(teacher(rows=320, epochs=2)).at(seed) for seed in range(2))]
+    tuned = [teacher(rows=320, epochs=2).with_seed(seed) for seed in range(4)]
+    specs = [
+        *tuned,
+        *(importance(teacher(rows=320, epochs=2)).with_seed(seed) for seed in range(2)),
+    ]
     hit = []
 
     def on_second():
@@ -176,14 +179,14 @@ def test_what_slurm_refuses_is_told(slurm, store):
 
 def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
     pytest.importorskip("submitit", reason=ABSENT)
-    bad, good = teacher(lr=1e9).at(0), importance(teacher()).at(0)
-    lost = make([bad, good, teacher().at(1)], store, 2, True, backend="slurm:cluster=local")
+    bad, good = teacher(lr=1e9).with_seed(0), importance(teacher()).with_seed(0)
+    lost = make([bad, good, teacher().with_seed(1)], store, 2, True, backend="slurm:cluster=local")
     assert list(lost) == [bad] and lost[bad].startswith("FloatingPointError")
     assert list((store.runs / ".jobs").glob("*_log.out"))
     assert not make([bad], store, 1, backend="slurm:cluster=local") == {}
     for path in store.parts():
         path.rename(tmp_path / "failed")
-    equal_to_a_serial_sweep(store, [good, teacher().at(1)], tmp_path)
+    equal_to_a_serial_sweep(store, [good, teacher().with_seed(1)], tmp_path)
 
 
 def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
@@ -289,7 +292,7 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     """
     assert subprocess.run(["sacct"], capture_output=True).returncode  # there is no accounting
     make([BACKBONE], store, keep=True)
-    slow, other = (teacher(rows=1280, epochs=6).at(seed) for seed in (0, 1))
+    slow, other = (teacher(rows=1280, epochs=6).with_seed(seed) for seed in (0, 1))
     backend = "slurm:slurm_partition=low,timeout_min=30"
     seen = []
 

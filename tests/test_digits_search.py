@@ -24,7 +24,7 @@ GATES = nas.gates(0.25, regions=("inputs",), memory=0.95)
 
 def spec(network=NETWORK, seed=0, **changes):
     told = {"images": IMAGES, "perceptron": network, "gates": replace(GATES, **changes)}
-    return Spec("digits", told | {"numerics": Numerics("float32", 1)}).at(seed)
+    return Spec("digits", told | {"numerics": Numerics("float32", 1)}).with_seed(seed)
 
 
 @pytest.mark.parametrize("ratio", [0.125, 0.25, 0.5])

@@ -107,22 +107,22 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
 # ---- twins ----
 def test_a_twin_is_float32_in_all_its_graph_and_another_run():
-    whole = importance(teacher()).at(3)
+    whole = importance(teacher()).with_seed(3)
     spec = half(whole)
     assert spec.twin == whole and spec.twin.name == whole.name and spec.id != whole.id
-    assert spec.at(4).twin.seed == 4 and whole.twin is whole
+    assert spec.with_seed(4).twin.seed == 4 and whole.twin is whole
     told = Spec("latency", {"numerics": teacher().args["numerics"]}, {"model:a": half(teacher())})
     assert told.twin.inputs["model:a"] == teacher() and told.twin.args == told.args
     assert spec.twin.parents["teacher"] == whole.parents["teacher"]
 
 
 def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
-    spec = half(teacher()).at(0)
+    spec = half(teacher()).with_seed(0)
     todo = store.missing([spec])
-    assert list(todo) == [teacher().inputs["start"], teacher().at(0)]
+    assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.make([spec], store, workers=1) == {}
-    found = store.found(spec)
-    assert found["state"] == "finished" and found["run"].name == teacher().at(0).name
+    found = store.lookup(spec)
+    assert found["state"] == "finished" and found["run"].name == teacher().with_seed(0).name
     assert not store.missing([spec]) and store.find(spec) is None
     assert found["run"].env["dtype"] == "float32"
     frame = collect([Row(spec, model="a")], store)
@@ -130,28 +130,28 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
 
 
 def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
-    spec = half(importance(teacher())).at(0)
+    spec = half(importance(teacher())).with_seed(0)
     done(store, spec)
-    assert not store.missing([spec]) and store.found(spec)["run"].name == spec.name
+    assert not store.missing([spec]) and store.lookup(spec)["run"].name == spec.name
     done(store, spec.twin)
-    assert store.found(spec)["run"].name == spec.name  # its own comes first
+    assert store.lookup(spec)["run"].name == spec.name  # its own comes first
 
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
-    spec = half(teacher()).at(0)
+    spec = half(teacher()).with_seed(0)
     assert list(store.missing([spec]))[-1] == spec
     done(store, spec.twin)
-    assert not store.missing([spec]) and store.found(spec)["run"].name == spec.twin.name
+    assert not store.missing([spec]) and store.lookup(spec)["run"].name == spec.twin.name
     assert list(store.missing([spec], exact=True))[-1] == spec
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
-    spec = half(teacher(lr=1e30, clip=0.0)).at(0)
+    spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
     lost = sweep.make([spec], store, workers=1)
     (error,) = collect([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.twin] and "lower Train.lr" in error
     assert collect([Row(spec, model="a")], store)["error"].item() == error
-    assert store.found(spec)["state"] == "failed"
+    assert store.lookup(spec)["state"] == "failed"
 
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
@@ -184,7 +184,7 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
         assert (store.records / spec.twin.name).exists()
     (line, _) = evidence.listed([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
-    assert store.found(third)["run"].twin.name == third.twin.name
+    assert store.lookup(third)["run"].twin.name == third.twin.name
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
@@ -211,7 +211,7 @@ def row(model, seed, dtype, deep="", twin=None):
     run.spec = {"args": {"numerics": {"dtype": dtype}}, "inputs": {"teacher": teacher}}
     run.twin = twin
     told = {"task": "CoLA", "model": model, "seed": seed, "run": run, "state": "finished"}
-    spec = Spec("finetune", {"train": TRAIN}).at(seed)
+    spec = Spec("finetune", {"train": TRAIN}).with_seed(seed)
     return compare.with_metrics(told | {"spec": spec})
 
 
@@ -223,11 +223,11 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
-    assert compare.told([*ours, *theirs]) == [f"Tasks and seeds compared: {counted}"]
-    assert compare.told(ours[:3] + theirs[:3]) == [] == compare.told(ours)
+    assert compare.describe_dtypes([*ours, *theirs]) == [f"Tasks and seeds compared: {counted}"]
+    assert compare.describe_dtypes(ours[:3] + theirs[:3]) == [] == compare.describe_dtypes(ours)
     apart = "Tasks and seeds compared: 1 with runs of two dtypes do not count"
-    assert compare.told([ours[3], theirs[3]]) == [apart]
-    assert compare.told(ours[:1] + theirs[:1], [ours[4], theirs[4]]) == [
+    assert compare.describe_dtypes([ours[3], theirs[3]]) == [apart]
+    assert compare.describe_dtypes(ours[:1] + theirs[:1], [ours[4], theirs[4]]) == [
         "Tasks and seeds compared: 1 in bfloat16, 1 in float32"
     ]
 
@@ -239,7 +239,7 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     assert pair.dtype == "float32"
     rows = compare.alike([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
-    assert compare.told(rows) == []
+    assert compare.describe_dtypes(rows) == []
 
 
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
@@ -251,7 +251,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     assert estimates.thinnest(one, own) == (3, 2)
     (group,) = estimates.groups_of(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
-    assert compare.told(own) == [
+    assert compare.describe_dtypes(own) == [
         "Tasks and seeds compared: 2 in bfloat16; 1 with runs of two dtypes do not count"
     ]
 

@@ -252,7 +252,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
     ):
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model)[0]
-        assert supernet.of(model) == make(found).metrics[name]
+        assert supernet.read_net(model) == make(found).metrics[name]
     final = make(search.final("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 
@@ -279,7 +279,7 @@ def test_the_single_stage_begins_as_stage_1_does(make, last):
 def test_killed_in_any_stage_a_search_finds_the_same_winner(
     stage, calls, make, last, tmp_path, monkeypatch
 ):
-    spec = search.searched("toy", stage).at(1)
+    spec = search.searched("toy", stage).with_seed(1)
     whole, other = make(spec), store_with(tmp_path, *map(make, spec.parents.values()))
     stop_at(monkeypatch, loop, "collate", calls)
     with pytest.raises(KeyboardInterrupt):

@@ -60,13 +60,17 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(claims, store):
     assert evidence.gather(claims[:2], store, workers=1) == {}
-    for spec in (small(64).at(10), small(64).at(11), importance(small(64)).at(10)):
+    for spec in (
+        small(64).with_seed(10),
+        small(64).with_seed(11),
+        importance(small(64)).with_seed(10),
+    ):
         assert (store.records / spec.name).exists() and store.find(spec).env["commit"]
         assert not store.find(spec).model.exists()
     assert not (store.records / BACKBONE.name).exists()
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not elsewhere.missing([small(64).at(10), importance(small(64)).at(11)])
+    assert not elsewhere.missing([small(64).with_seed(10), importance(small(64)).with_seed(11)])
     first, _, last, _ = evidence.listed(claims, elsewhere)
     assert "2 of 2 seeds, 0 runs left" in first and first.endswith("1 agrees, 1 too noisy to say")
     assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like
@@ -77,23 +81,26 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     every = evidence.lists.claims() | {"A3": other}
     monkeypatch.setattr(evidence.lists, "claims", lambda: every)
     assert evidence.gather(claims[1:2], store, workers=1) == {}
-    assert store.find(small(64).at(10), weights=True)
+    assert store.find(small(64).with_seed(10), weights=True)
     assert evidence.gather([other], store, workers=1) == {}
-    assert store.find(small(64).at(10)) and store.find(small(64).at(10), weights=True) is None
+    assert (
+        store.find(small(64).with_seed(10))
+        and store.find(small(64).with_seed(10), weights=True) is None
+    )
 
 
 def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
-    wanted = [small(64).at(10), importance(small(64)).at(10)]
-    later = [small(64).at(11), importance(small(64), batch=4).at(11)]
+    wanted = [small(64).with_seed(10), importance(small(64)).with_seed(10)]
+    later = [small(64).with_seed(11), importance(small(64), batch=4).with_seed(11)]
     queues = {"now": wanted, "all": wanted + later}
     monkeypatch.setattr(evidence, "lines", lambda profile: "all")
     monkeypatch.setattr(evidence, "queue", lambda lines, profile: queues[lines])
     assert evidence.gather("now", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in wanted)
-    assert not store.find(small(64).at(10)).model.exists() and not store.find(later[0])
+    assert not store.find(small(64).with_seed(10)).model.exists() and not store.find(later[0])
     assert evidence.gather("all", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in later)
-    assert not store.find(small(64).at(11)).model.exists()
+    assert not store.find(small(64).with_seed(11)).model.exists()
 
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():

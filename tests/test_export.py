@@ -255,6 +255,6 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(export, "named", wrong)
+    monkeypatch.setattr(export, "name_classes", wrong)
     with pytest.raises(Refused, match="this folder in .* differs from the run's model by"):
         export.export(saved("bert", []), tmp_path / "out")

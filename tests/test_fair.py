@@ -72,7 +72,7 @@ def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
-    claims.at.cache_clear()
+    claims.rows_of_pages.cache_clear()
     claims.planned.cache_clear()
     line = lists.claims()[claim]
     there, seeds = claims.rows(line), lists.seeds(claim)
@@ -80,7 +80,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
         for label, where in cell.models:
             own = [row for row in there if claims.cells.fits(row, label, where)]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
-    claims.at.cache_clear()
+    claims.rows_of_pages.cache_clear()
     claims.planned.cache_clear()
 
 
@@ -194,7 +194,7 @@ def distilled(tmp_path_factory):
             told | {"train": train, "distil": Distil(), "surgery": ops},
             {"teacher": tuned},
         )
-        return made(store, spec.at(1)), made(store, tuned.at(1))
+        return made(store, spec.with_seed(1)), made(store, tuned.with_seed(1))
 
     return make
 
@@ -227,11 +227,11 @@ def test_distillations_are_the_runs_behind_students():
     behind = ghostbert.distillations(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(found)
     assert [row["model"] for row in behind] == [row["model"] for row in found]
-    assert ghostbert.distillations([Row(grids.teacher("mini", "SST-2").at(1))]) == []
+    assert ghostbert.distillations([Row(grids.teacher("mini", "SST-2").with_seed(1))]) == []
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
-    spec = ghostbert.named("mini", "SST-2", 3, "Ghost")
+    spec = ghostbert.model_spec("mini", "SST-2", 3, "Ghost")
     many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
     shown = {}
 

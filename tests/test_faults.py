@@ -43,7 +43,7 @@ KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
 TEACHER = finetuned(
     data.describe("toy", "CoLA", 48, 16), TRAIN, {"start": untrained(hidden=24, ffn=48)}
-).at(0)
+).with_seed(0)
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +132,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     there, first = copied(), whole[0].find(TEACHER)
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find(TEACHER)  # its numbers are as they were
-    child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).at(0)
+    child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
     assert list(there.missing([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
@@ -166,7 +166,7 @@ def alike(a, b):
 def searching():
     """The Spec of a tiny first stage of EfficientBERT's search."""
     with shrunk() as last:
-        return last.inputs["before"].inputs["before"].at(1)
+        return last.inputs["before"].inputs["before"].with_seed(1)
 
 
 def searched(folder, stop=0):
@@ -443,7 +443,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
         data.describe("toy", "CoLA", 2000, 16),
         Train(epochs=200, batch=16, lr=1e-3, max_length=32),
         {"start": untrained(hidden=24, ffn=48)},
-    ).at(0)
+    ).with_seed(0)
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
     words = [sys.executable, str(tmp_path / "run.py"), str(there.runs), str(tmp_path / "spec.json")]
@@ -836,7 +836,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue
-        for spec in notebook.wanted(rows):
+        for spec in notebook.list_specs(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")

@@ -45,7 +45,7 @@ def spec(prune=None, inputs=None, seed=1, **more):
         "prune": prune,
         "margin": 0.02,
     }
-    return Spec("fineprune", args | more, inputs or {"start": BACKBONE}).at(seed)
+    return Spec("fineprune", args | more, inputs or {"start": BACKBONE}).with_seed(seed)
 
 
 TEACHER = spec()
@@ -139,7 +139,7 @@ def test_the_methods_keep_what_they_should(runs):
 
 def test_the_dense_run_is_plain_fine_tuning(runs, store):
     """The same bits as the step `finetune`, so that both kinds of run can stand in one table."""
-    other = execute(finetuned(DATA, TRAIN, {"start": BACKBONE}).at(1), store)
+    other = execute(finetuned(DATA, TRAIN, {"start": BACKBONE}).with_seed(1), store)
     found, wanted = (run.arrays("predictions")["logits"] for run in (other, runs["dense"]))
     assert np.array_equal(found, wanted)
     assert other.metrics.items() - runs["dense"].metrics.items() <= {

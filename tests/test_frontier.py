@@ -46,7 +46,9 @@ def test_every_method_has_a_point_at_each_budget(anywhere):
 def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
-    table = [ghostbert.named("toy", "CoLA", 3, model).at(0) for model in ghostbert.MODELS]
+    table = [
+        ghostbert.model_spec("toy", "CoLA", 3, model).with_seed(0) for model in ghostbert.MODELS
+    ]
     assert [rows["Width"], rows["GhostBERT"]] == table
     for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping", "Torch-Pruning Taylor"):
         ours, theirs = rows[name].parents["start"], rows["Width"].parents["start"]
@@ -119,7 +121,7 @@ def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
 )
 def test_layer_dropping_takes_equal_steps(share, kept):
     six = replace(shape("toy"), layers=6)
-    widths, arguments = layer_dropping.kept(six, share)
+    widths, arguments = layer_dropping.keep(six, share)
     assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(kept)
 
 

@@ -51,7 +51,7 @@ every = pytest.mark.parametrize("ghost", EVERY, ids=name)
 
 
 def operations(ghost, heads=3):
-    cut = {"op": "cut", "heads": heads} | ({"whole": list(ghost.whole)} if ghost.whole else {})
+    cut = {"op": "cut", "heads": heads} | ({"whole": list(ghost.uncut)} if ghost.uncut else {})
     return [cut, {"op": "ghost"} | plain(ghost)]
 
 

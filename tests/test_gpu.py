@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
-    spec = on_card(teacher(rows=320, batch=64, max_length=64)).at(0)
+    spec = on_card(teacher(rows=320, batch=64, max_length=64)).with_seed(0)
     for each in store.missing([spec]):
         torch.cuda.reset_peak_memory_stats()
         execute(each, store, keep=True)
@@ -39,13 +39,13 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
 
 
 def test_a_sweep_on_gpus_makes_what_is_asked(store):
-    specs = [on_card(importance(teacher())).at(seed) for seed in range(3)]
+    specs = [on_card(importance(teacher())).with_seed(seed) for seed in range(3)]
     assert sweep.make(specs, store, 2) == {}
     assert all(store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs)
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_bits(store, tmp_path, monkeypatch):
-    spec = on_card(teacher(rows=320, epochs=3)).at(0)
+    spec = on_card(teacher(rows=320, epochs=3)).with_seed(0)
     whole = Store(tmp_path / "whole", tmp_path / "records")
     for place in (store, whole):
         for each in place.missing([spec]):

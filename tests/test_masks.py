@@ -144,7 +144,7 @@ def test_eval_mode_takes_the_final_threshold(method, start):
     soft = int((scores > math.log(0.25 / 0.75)).sum())
     assert module(weight).count_nonzero() == 24
     assert module.eval()(weight).count_nonzero() == (soft if method == "soft" else 6)
-    assert int(module.kept(weight)) == module(weight).count_nonzero()
+    assert int(module.count_kept(weight)) == module(weight).count_nonzero()
 
 
 def test_l0_samples_and_gradients_in_closed_form():
@@ -170,7 +170,7 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
     module = masked("l0", weight, scores).eval()
     expected = (torch.sigmoid(scores) * 1.2 - 0.1).clamp(0, 1)
     close(module(weight), weight * expected)
-    assert int(module.kept(weight)) == int((scores > math.log(1 / 11)).sum())
+    assert int(module.count_kept(weight)) == int((scores > math.log(1 / 11)).sum())
     start = masked("l0", weight).eval()(weight) / weight
     close(start, torch.full((4, 6), 0.98, dtype=torch.float64), atol=1e-4)
 

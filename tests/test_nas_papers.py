@@ -80,7 +80,7 @@ def test_grids_of_toy():
     steps = pd.Series([spec.step for spec in specs]).value_counts()
     assert steps["nas_search"] <= 30 and steps["retrain"] <= 75, "the toy report takes too long"
     shared = grids.teacher("toy", "CoLA")  # by all papers
-    assert shared == nas.whole("toy", "CoLA") and shared.at(0) in specs
+    assert shared == nas.whole_model("toy", "CoLA") and shared.with_seed(0) in specs
 
 
 def test_grids_of_mini_need_no_data(without_data):
@@ -97,7 +97,7 @@ def test_grids_of_the_paper(anywhere):
     specs = every_spec(NOTEBOOKS, "paper")
     names = {spec.args["name"] for spec in specs if spec.step == "checkpoint"}
     assert names == set(nas.CHECKPOINTS.values())
-    by_bert = {nas.whole("paper", task, "BERT-base").id for task in nas.TEST["paper"]}
+    by_bert = {nas.whole_model("paper", task, "BERT-base").id for task in nas.TEST["paper"]}
     augmented = set()
     for spec in specs:
         args = spec.args
@@ -134,7 +134,7 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
 @pytest.mark.parametrize("model, size", [("TinyBERT-4L", "4L_312D"), ("TinyBERT-6L", "6L_768D")])
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
-    last = nas.whole("paper", "STS-B", model)
+    last = nas.whole_model("paper", "STS-B", model)
     assert last == nas.distilled("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = last.inputs["start"], nas.variants("paper", "STS-B")
@@ -159,7 +159,10 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
         assert each.args["data"] == spec.args["data"]
     for at in ("toy", "mini"):
         task = nas.TEST[at][0]
-        first, own = nas.magnitude(at, task, nas.ROUNDS[at][0]), nas.whole(at, task, "BERT-base")
+        first, own = (
+            nas.magnitude(at, task, nas.ROUNDS[at][0]),
+            nas.whole_model(at, task, "BERT-base"),
+        )
         assert first.inputs["start"] == own
         assert all(first.args[name] == own.args[name] for name in ("data", "train"))
 
@@ -171,8 +174,8 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
     }
     a, b = (replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation"))
     assert b == nas.pruned("paper", "CoLA")
-    assert a.inputs["teacher"] == nas.whole("paper", "CoLA", "BERT-base")
-    assert b.inputs["teacher"] == nas.whole("paper", "CoLA")
+    assert a.inputs["teacher"] == nas.whole_model("paper", "CoLA", "BERT-base")
+    assert b.inputs["teacher"] == nas.whole_model("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
     assert a.inputs["start"] == nas.general("paper") and b.inputs["start"] == b.inputs["teacher"]
     a, b = a.inputs["search"].args, b.inputs["search"].args
@@ -183,7 +186,7 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
 def test_searched_weights_are_the_only_difference_of_7_8():
     whole, kept = (nas.pruned("toy", "CoLA", kept=kept).inputs["start"] for kept in (False, True))
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
-    assert whole.inputs["start"] == nas.whole("toy", "CoLA")
+    assert whole.inputs["start"] == nas.whole_model("toy", "CoLA")
 
 
 def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
@@ -193,14 +196,14 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
         plain, more = (nas.searched("paper", task, enlarged=it) for it in (False, True))
         assert plain.args["train"]["epochs"] == epochs
         assert more.args["train"]["epochs"] == int(printed["search: epochs on augmented rows"]) == 1
-    teacher = nas.whole("paper", "SST-2", "BERT-base")
+    teacher = nas.whole_model("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
     student = nas.distilled("paper", "SST-2")
     assert student.inputs["teacher"] == student.inputs["start"].inputs["teacher"] == teacher
     assert student.args["train"]["epochs"] == 3
-    assert nas.whole("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
-    assert nas.whole("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
+    assert nas.whole_model("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
+    assert nas.whole_model("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
     """Inputs keep their weights; those of the first stage are inputs of the second anyway."""
     (row,) = [row for row in grid("t04_size_sweep", profile=at) if row["kind"] == "cut"]
     task, inputs = nas.TASKS[at][0], dict(row["spec"].inputs)
-    assert inputs.pop("model:Whole") == nas.whole(at, task)
+    assert inputs.pop("model:Whole") == nas.whole_model(at, task)
     assert row["seed"] == row["spec"].seed == nas.HEADLINES[at][0]
     assert inputs == {
         f"model:{nas.label(ratio)}": nas.pruned(at, task, ratio=ratio).inputs["start"]

@@ -71,7 +71,7 @@ TIMED = {"reference": "Whole", "batch": 1, "length": 8, "runs": 50, "numerics": 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_it_lands(family, ratio, store):
-    run = made(store, search(family, ratio=ratio).at(0))
+    run = made(store, search(family, ratio=ratio).with_seed(0))
     found, whole = run.metrics, gated.masked(shape(backbone.load(run.model)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
@@ -84,7 +84,7 @@ def test_it_lands(family, ratio, store):
 
 
 def test_what_a_search_leaves_behind(store):
-    run = made(store, search().at(0))
+    run = made(store, search().with_seed(0))
     arrays, found = run.arrays("search"), run.metrics
     assert arrays["curve"].shape == (12, 4) and found["steps"] == 12
     assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
@@ -109,12 +109,12 @@ def test_what_a_search_leaves_behind(store):
     "spec", [search(memory=0.9), search(objective=BOTH)], ids=["prediction", "two stages"]
 )
 def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, monkeypatch):
-    expected = made(store, spec.at(0))
+    expected = made(store, spec.with_seed(0))
     other = Store(runs=tmp_path, records=tmp_path / "none")
     calls = stop_at(monkeypatch, Control, "move", 8)
     with pytest.raises(KeyboardInterrupt):
-        made(other, spec.at(0), checkpoint_seconds=-1)
-    run = made(other, spec.at(0))
+        made(other, spec.with_seed(0), checkpoint_seconds=-1)
+    run = made(other, spec.with_seed(0))
     assert len(calls) == 8 + 5 and run.status["attempts"] == 2  # seven steps before, five after
     same_run(run, expected)
 
@@ -123,7 +123,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, mo
     "objective", [Objective("cross_entropy"), Objective("intermediate"), BOTH], ids=lambda o: o.kind
 )
 def test_other_objectives(objective, store):
-    run = made(store, search(objective=objective).at(0))
+    run = made(store, search(objective=objective).with_seed(0))
     assert abs(run.metrics["miss"]) <= 0.01
     parts = [set(line) for line in losses_of(run)[:: run.metrics["steps"] // 4]]
     told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(
@@ -139,7 +139,7 @@ def test_other_objectives(objective, store):
 )
 def test_a_search_as_reported_is_trimmed_at_its_end_alone(changes, store):
     """The curve ends off the target, where the movers left it; the trim then meets the target."""
-    run = made(store, search(landing="end", **changes).at(0))
+    run = made(store, search(landing="end", **changes).with_seed(0))
     found = run.metrics
     assert abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
     assert run.arrays("search")["curve"][-1, 1] == pytest.approx(found["before_trim"])
@@ -153,9 +153,9 @@ def test_a_search_as_reported_is_trimmed_at_its_end_alone(changes, store):
 )
 def test_other_regions_are_searched_and_cut(regions, store):
     spec = search(regions=regions, ratio=0.5)
-    run = made(store, spec.at(0))
+    run = made(store, spec.with_seed(0))
     assert abs(run.metrics["miss"]) <= 0.01
-    last = made(store, cut(spec).at(0))
+    last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model)
     assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
@@ -165,8 +165,8 @@ def test_other_regions_are_searched_and_cut(regions, store):
 def test_cut_and_retrained_in_two_stages(store):
     spec = search()
     first = cut(spec, replace(BOTH, kind="intermediate"))
-    last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
-    run, stage = made(store, spec.at(0)), made(store, first.at(0))
+    last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).with_seed(0))
+    run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model)
     assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
@@ -182,36 +182,36 @@ def test_original_and_searched_weights(store):
     spec, still = search(), replace(TRAIN, epochs=1, lr=1e-9)
     for start in (teacher(), spec):
         again = cut(spec, train=still)
-        run = made(store, replace(again, inputs=again.inputs | {"start": start}).at(0))
+        run = made(store, replace(again, inputs=again.inputs | {"start": start}).with_seed(0))
         model, _ = backbone.load(run.model)
-        whole, _ = backbone.load(made(store, start.at(0)).model)
+        whole, _ = backbone.load(made(store, start.with_seed(0)).model)
         if gates.present(whole):
             gates.detach(whole)
-        operate(whole, {"op": "keep"} | made(store, spec.at(0)).metrics["architecture"])
+        operate(whole, {"op": "keep"} | made(store, spec.with_seed(0)).metrics["architecture"])
         for name, value in whole.state_dict().items():
             torch.testing.assert_close(model.state_dict()[name], value, atol=1e-6, rtol=0)
 
 
 def test_random_architectures_of_the_same_cost(store):
     drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
-    runs = [made(store, drawn.at(seed)) for seed in (0, 1, 2)]
+    runs = [made(store, drawn.with_seed(seed)) for seed in (0, 1, 2)]
     assert all(abs(run.metrics["ratio"] / run.metrics["target"] - 1) <= 0.01 for run in runs)
     assert len({json.dumps(run.metrics["architecture"]) for run in runs}) == 3
-    found = made(store, cut(drawn).at(0)).metrics
+    found = made(store, cut(drawn).with_seed(0)).metrics
     assert found["flops"] == pytest.approx(runs[0].metrics["flops"])
 
 
 def test_random_parts_in_the_numbers_of_a_search(store):
     """Each layer keeps as many heads and neurons as the search, and the cost is the same."""
-    found = search().at(0)
+    found = search().with_seed(0)
     alone = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
     sized = Spec("random_architecture", {"gates": GATES}, {"start": teacher(), "search": search()})
-    nets = [made(store, spec).metrics for spec in (found, sized.at(0), alone.at(0))]
+    nets = [made(store, spec).metrics for spec in (found, sized.with_seed(0), alone.with_seed(0))]
     counts = [gated.counts(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
-    assert made(store, cut(sized).at(0)).metrics["flops"] == pytest.approx(nets[0]["flops"])
+    assert made(store, cut(sized).with_seed(0)).metrics["flops"] == pytest.approx(nets[0]["flops"])
 
 
 def test_from_a_larger_teacher(store):
@@ -219,7 +219,7 @@ def test_from_a_larger_teacher(store):
     projection is not kept.
     """
     big = teacher(layers=4, hidden=96)
-    run = made(store, search(objective=BOTH, start=encoder(), guide=big).at(0))
+    run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
     assert run.metrics["whole_flops"] == gated.masked(shape(model))
@@ -230,14 +230,14 @@ def test_a_search_reads_augmented_rows(store):
     told = {"data": DATA, "augment": options, "numerics": NUMERICS}
     more = Spec("augment", told, {"language_model": encoder()}, seed=0)
     spec = search()
-    spec = replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)
+    spec = replace(spec, inputs=spec.inputs | {"augmented": more}).with_seed(0)
     found, rows = made(store, spec).metrics, made(store, more).metrics["rows_out"]
     assert rows > 48 and found["steps"] == 4 * -(-rows // 16) and abs(found["miss"]) <= 0.01
 
 
 def test_cut_networks_are_timed_beside_the_whole_one(store):
-    networks = {"model:Whole": teacher(), "model:30 %": cut(search()).at(0)}
-    run = made(store, Spec("latency", TIMED, networks).at(0))
+    networks = {"model:Whole": teacher(), "model:30 %": cut(search()).with_seed(0)}
+    run = made(store, Spec("latency", TIMED, networks).with_seed(0))
     found, times = run.metrics, run.arrays("times")["cpu"]
     assert times.shape == (2, 50) and found["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
@@ -249,7 +249,10 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
 
 def test_the_reference_is_one_of_the_timed_models(store):
     with pytest.raises(ValueError, match="'Cut' is not in list"):
-        made(store, Spec("latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}).at(0))
+        made(
+            store,
+            Spec("latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}).with_seed(0),
+        )
 
 
 # ---- losses ----
@@ -300,7 +303,7 @@ def test_prediction_is_the_squared_error_of_logits(store):
     """The loss of a run that does not move, from its parts."""
     still = replace(TRAIN, epochs=1, lr=1e-12)
     inputs = {"start": teacher(), "teacher": teacher("bert", ffn=96)}
-    run = made(store, retrain(inputs, PREDICTION, train=still).at(3))
+    run = made(store, retrain(inputs, PREDICTION, train=still).with_seed(3))
     networks = [backbone.load(made(store, spec).model) for spec in inputs.values()]
     rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
     for chosen in order(rows.lengths(), 16, 3, 0):
@@ -342,4 +345,4 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
 )
 def test_what_cannot_be_searched_fails_at_once(spec, message, store):
     with pytest.raises(ValueError, match=message):
-        made(store, spec.at(0))
+        made(store, spec.with_seed(0))

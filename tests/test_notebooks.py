@@ -47,7 +47,7 @@ def test_normalised():
 
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
-    told = {path.stem: notebook.kept(path) for path in NOTEBOOKS}
+    told = {path.stem: notebook.committed_form(path) for path in NOTEBOOKS}
     assert notebook.committed() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.parameters(path).items()}

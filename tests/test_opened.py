@@ -19,7 +19,7 @@ from lib.papers import ghostbert
 
 DATA = data.describe("toy", "CoLA", 64)
 SPEC = finetuned(DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()})
-CHAIN = {"model": SPEC.at(1)}
+CHAIN = {"model": SPEC.with_seed(1)}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_record_has_no_weights_and_says_what_makes_it_again(runs, here, tmp_pa
 def test_a_run_of_a_generated_task_keeps_its_weights(here):
     from lib.core.execute import execute
 
-    run = execute(SPEC.at(2), here)
+    run = execute(SPEC.with_seed(2), here)
     assert run.model.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_line_that_is_not_made_names_the_command(here):
 
 def test_a_line_is_that_of_its_grid():
     found = opened.chosen("ghostbert_t03", "toy", dict(m=3, model="Ghost", task="RTE", seed=0))
-    assert found == ghostbert.named("toy", "RTE", 3, "Ghost").at(0)
+    assert found == ghostbert.model_spec("toy", "RTE", 3, "Ghost").with_seed(0)
 
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):

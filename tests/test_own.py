@@ -248,7 +248,9 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     def names(data_set, at):
         mine = grids.Own("toy", str(data_set), str(at))
         path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
-        return {spec.name for spec in notebook.wanted(notebook.planned(path, grids.values(mine)))}
+        return {
+            spec.name for spec in notebook.list_specs(notebook.planned(path, grids.values(mine)))
+        }
 
     before = names(tsv, folder)
     assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
@@ -340,12 +342,12 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     four, five = (grids.Own("mini", model=encoder(heads)) for heads in (4, 5))
-    assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept(four, 9) == 3
+    assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept_heads(four, 9) == 3
     spec = ghostbert.untrained(four, "SST-2", 3, ghostbert.ghost(four))
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.widths(five)
-    whole = ghostbert.named(four, "SST-2", ghostbert.HEADS, "Ghost").inputs["start"]
+    whole = ghostbert.model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs["start"]
     assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
 
 
@@ -397,7 +399,7 @@ def training():
 @pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.Own("toy", tsv, encoder(12))
-    specs = notebook.wanted(notebook.planned(path, grids.values(mine)))
+    specs = notebook.list_specs(notebook.planned(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
         spec.args["data"]["source"] for spec in every if "source" in spec.args.get("data", {})
@@ -415,7 +417,7 @@ def _inputs(spec):
 
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
     mine = grids.Own("toy", tsv, encoder())
-    run = made(store, grids.teacher(mine, "reviews.tsv").at(0))
+    run = made(store, grids.teacher(mine, "reviews.tsv").with_seed(0))
     assert len(run.arrays("predictions")["labels"]) == 20 and 0 <= run.metrics["accuracy"] <= 1
 
 
@@ -490,12 +492,12 @@ def advice(whole, low, floors, gap=None):
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
     page = SimpleNamespace(note=print)
-    names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
+    names = dict(points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0)
     names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
     found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
-    named = SimpleNamespace(AXES=frontier.AXES, named=lambda rows: found)
-    there = SimpleNamespace(there=lambda frame: frame)
-    names |= dict(frontier=named, runs=SimpleNamespace(own=0), compare=there, half=[])
+    named = SimpleNamespace(AXES=frontier.AXES, label_models=lambda rows: found)
+    there = SimpleNamespace(with_runs=lambda frame: frame)
+    names |= dict(frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[])
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format)
     exec(cell, names)
     return names["answer"][0]

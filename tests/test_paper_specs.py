@@ -196,7 +196,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
         assert one.args == two.args and same == more
         assert "augmented" not in same and "states" not in more
     assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
-    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).at(0)
+    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).with_seed(0)
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
@@ -250,7 +250,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
     kind = "bert" if family == "mpnet" else family  # No table of the paper has an MPNet.
-    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), kind).at(1)
+    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), kind).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     assert isinstance(model, classes(family)[1])

@@ -219,7 +219,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     monkeypatch.setattr(executors, "Local", Here)
     monkeypatch.setattr(sheet, "execute", perform)
-    monkeypatch.setattr(notebook, "wanted", fewer)
+    monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -238,7 +238,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 def forget():
     conftest.forget()
     efficientbert_search.candidates.cache_clear()
-    claims.at.cache_clear()
+    claims.rows_of_pages.cache_clear()
 
 
 def fewer(*grids):

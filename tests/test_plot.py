@@ -13,7 +13,7 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
     figure, (axis,) = plot.panels(["Cost"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plot.named(axis, points, "cost", "score")
+        plot.label_points(axis, points, "cost", "score")
     boxes = [text.get_window_extent() for text in axis.texts if text.get_text()]
     assert [text.get_text() for text in axis.texts if text.get_text()] == ["a", "b", "c"]
     assert not any(a.overlaps(b) for a in boxes for b in boxes if a is not b)

@@ -70,7 +70,7 @@ def test_a_look_up_among_100_000_runs_takes_less_than_10_ms(many):
 def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
     there = [spec(number, number % SEEDS) for number in range(1000)]
     missing = [spec(number, SEEDS) for number in range(1000)]
-    missing += [importance(teacher(rows=96)).at(0), teacher(epochs=7).at(0)]
+    missing += [importance(teacher(rows=96)).with_seed(0), teacher(epochs=7).with_seed(0)]
     began = time.perf_counter()
     todo = many.missing([*there, *missing])
     expected = sweep.expected(todo, many)
@@ -82,7 +82,7 @@ def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
 
 def work():
     """Four runs of about half a minute on one core, of equal work."""
-    return [teacher(rows=2000, epochs=60).at(seed) for seed in range(4)]
+    return [teacher(rows=2000, epochs=60).with_seed(seed) for seed in range(4)]
 
 
 def timed(store, specs, **how):
@@ -125,7 +125,7 @@ def taken(store, *specs):
 def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path):
     """RTE has the longest rows of the tasks at mini. Few rows suffice: a batch decides."""
     try:
-        spec = grids.teacher(profile, task).at(0)
+        spec = grids.teacher(profile, task).with_seed(0)
         source = spec.args["data"]["source"]
         wanted = replace(spec, args=spec.args | {"data": data.describe(source, task, 512, 64)})
     except FileNotFoundError as error:

@@ -68,7 +68,7 @@ def test_a_row_has_the_union_of_the_seeds_of_all_cells_that_name_it(plans):
 def test_rows_differ_by_their_seed_and_spec_alone(plans):
     made = rows("a", m=3, more="kept")
     for row in seeded("page", "mini", made):
-        assert row.at(0) == made[0]
+        assert row.with_seed(0) == made[0]
         assert row["spec"].id == made[0]["spec"].id
 
 
@@ -185,7 +185,7 @@ def runs(**more):
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=14).query("seed >= 8")
     swap = ~frame["seed"].between(10, 12)
     frame.loc[swap, "model"] = frame.loc[swap, "model"].map({"a": "b", "b": "a"})
-    frame = frame.assign(m=3.0, spec=[SPEC.at(seed) for seed in frame["seed"]], **more)
+    frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]], **more)
     return Runs(frame, frame[:0], "mini", "page")
 
 
@@ -208,7 +208,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(monk
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=13).query("seed >= 10")
     chance = made_up({"b": 0.5}, seeds=13).query("seed == 12")
     frame = pd.concat([frame[(frame["model"] == "a") | (frame["seed"] < 12)], chance])
-    frame = frame.assign(m=3.0, spec=[SPEC.at(seed) for seed in frame["seed"]])
+    frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]])
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
     monkeypatch.setattr(seeds, "cells_of", lambda *_: plan.plans)

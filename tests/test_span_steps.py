@@ -37,25 +37,25 @@ def told(task, **more):
 
 def tuned(inputs, task="SQuAD2", kind="hard", **more):
     spec = finetuned(DATA[task], replace(TRAIN, **more), inputs, kind)
-    return replace(spec, args=spec.args | plain(told(task))).at(1)
+    return replace(spec, args=spec.args | plain(told(task))).with_seed(1)
 
 
 def ranked(teacher, task):
     args = told(task, importance=Importance("held_out", 8, 40))
-    return Spec("importance", args, {"teacher": teacher}).at(1)
+    return Spec("importance", args, {"teacher": teacher}).with_seed(1)
 
 
 def distilled(teacher, task, **inputs):
     args = told(task, train=TRAIN, surgery=CUT, distil=Distil())
     inputs |= {"teacher": teacher, "importance": ranked(teacher, task)}
-    return Spec("distil", args, inputs).at(1)
+    return Spec("distil", args, inputs).with_seed(1)
 
 
 ONE = tuned({"start": BACKBONE}, "SQuAD1")
 TWO = tuned({"start": BACKBONE}, "SQuAD2", select="best")
 SMALL = distilled(TWO, "SQuAD2")
 PLAIN = tuned({"start": BACKBONE}, "RTE")
-MORE = Spec("augment", told("RTE", augment=AUGMENT), {"language_model": BACKBONE}).at(1)
+MORE = Spec("augment", told("RTE", augment=AUGMENT), {"language_model": BACKBONE}).with_seed(1)
 CHAIN = {
     "backbone": BACKBONE,
     "one": ONE,

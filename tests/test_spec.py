@@ -49,18 +49,22 @@ def test_an_option_that_is_off_is_not_part_of_the_identity():
 
 def test_seeds_are_replicates_and_flow_to_unpinned_inputs():
     chain = Spec("importance", {}, {"teacher": finetune()})
-    assert chain.at(1).id == chain.at(2).id and chain.at(1) != chain.at(2)
-    assert chain.at(3).parents["teacher"].seed == 3
-    assert chain.at(3).parents["teacher"].parents["start"].seed == 0
+    assert chain.with_seed(1).id == chain.with_seed(2).id and chain.with_seed(1) != chain.with_seed(
+        2
+    )
+    assert chain.with_seed(3).parents["teacher"].seed == 3
+    assert chain.with_seed(3).parents["teacher"].parents["start"].seed == 0
 
 
 def test_a_pinned_seed_is_part_of_the_identity():
-    one, two = (Spec("importance", {}, {"teacher": finetune().at(seed)}) for seed in (1, 2))
+    one, two = (Spec("importance", {}, {"teacher": finetune().with_seed(seed)}) for seed in (1, 2))
     assert one.id != two.id
 
 
 def test_json_round_trip():
-    spec = Spec("importance", {"numerics": Numerics("float32", 1)}, {"teacher": finetune()}).at(4)
+    spec = Spec(
+        "importance", {"numerics": Numerics("float32", 1)}, {"teacher": finetune()}
+    ).with_seed(4)
     again = from_json(spec.to_json())
     assert again == spec and hash(again) == hash(spec) and again.name == spec.name
 
@@ -84,8 +88,8 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
         (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
         (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
         (lambda: known("task", "cola", ["CoLA", "RTE"]), "did you mean 'CoLA'"),
-        (lambda: PRETRAIN.at(-1), "seed is -1"),
-        (lambda: PRETRAIN.at(True), "seed is True"),
+        (lambda: PRETRAIN.with_seed(-1), "seed is -1"),
+        (lambda: PRETRAIN.with_seed(True), "seed is True"),
         (lambda: finetune().name, "no seed"),
         (lambda: Train(epochs=0, batch=1, lr=1, max_length=1), "Train.epochs is 0"),
         (lambda: Train(epochs=1, batch=1, lr=0, max_length=1), "Train.lr is 0"),

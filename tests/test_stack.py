@@ -165,7 +165,9 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
     chosen = logits(whole, batch)
     assert (chosen - logits(own, batch)).abs().max() < 1e-12
     assert ((chosen - before).abs().max() > 1e-3) == (parts != PARTS[0])
-    assert supernet.of(own) == part.to_json() and supernet.of(whole) == large().to_json()
+    assert (
+        supernet.read_net(own) == part.to_json() and supernet.read_net(whole) == large().to_json()
+    )
     count = parameters(part, "with pooler", vocab=60, positions=40)
     assert size(own.bert)["parameters"] == count
     with taps(whole) as seen, torch.no_grad():
@@ -253,7 +255,9 @@ def test_save_and_load_give_the_same_logits(
     backbone.save(made, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, sentences()), logits(made, sentences()))
-    assert supernet.of(again) == supernet.of(made) and again.config.layer_norm_eps == 1e-5
+    assert (
+        supernet.read_net(again) == supernet.read_net(made) and again.config.layer_norm_eps == 1e-5
+    )
     assert torch.equal(logits(copy.deepcopy(made), sentences()), logits(made, sentences()))
 
 

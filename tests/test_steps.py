@@ -35,16 +35,16 @@ BACKBONE = small_backbone(TRAIN, layers=2)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | plain(GHOST)]
 
 
-TEACHER = finetuned(DATA, TRAIN, {"start": BACKBONE}).at(1)
+TEACHER = finetuned(DATA, TRAIN, {"start": BACKBONE}).with_seed(1)
 TOLD = {"data": DATA, "numerics": NUMERICS}
 RANKED = {"importance": Importance("held_out", 8, 32)}
-RANKS = Spec("importance", TOLD | RANKED, {"teacher": TEACHER}).at(1)
+RANKS = Spec("importance", TOLD | RANKED, {"teacher": TEACHER}).with_seed(1)
 MATCHED = {
     "train": replace(TRAIN, lr=3e-3, dropout=0.0),
     "surgery": SURGERY,
     "distil": Distil(mask=True),
 }
-DISTILLED = Spec("distil", TOLD | MATCHED, {"teacher": TEACHER, "importance": RANKS}).at(1)
+DISTILLED = Spec("distil", TOLD | MATCHED, {"teacher": TEACHER, "importance": RANKS}).with_seed(1)
 WHOLE = {"train": TRAIN, "surgery": [], "distil": Distil()}
 TAUGHT, BEST = (
     {"start": DISTILLED, "teacher": TEACHER},
@@ -55,10 +55,10 @@ CHAIN = {
     "teacher": TEACHER,
     "ranks": RANKS,
     "distilled": DISTILLED,
-    "control": Spec("distil", TOLD | WHOLE, {"teacher": TEACHER}).at(1),
-    "student": finetuned(DATA, TRAIN, {"start": DISTILLED}).at(1),
-    "soft": finetuned(DATA, TRAIN, TAUGHT, "soft").at(1),
-    "both": finetuned(DATA, BEST, TAUGHT, "both").at(1),
+    "control": Spec("distil", TOLD | WHOLE, {"teacher": TEACHER}).with_seed(1),
+    "student": finetuned(DATA, TRAIN, {"start": DISTILLED}).with_seed(1),
+    "soft": finetuned(DATA, TRAIN, TAUGHT, "soft").with_seed(1),
+    "both": finetuned(DATA, BEST, TAUGHT, "both").with_seed(1),
 }
 
 

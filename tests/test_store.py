@@ -96,7 +96,7 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
 
 def test_a_folder_is_held_to_its_spec(store, capsys):
     """What is of another Spec is not used."""
-    other = SPEC.at(1)
+    other = SPEC.with_seed(1)
     for spec in (SPEC, other):
         store.record(finished(store, spec, {"accuracy": float(spec.seed)}))
     for root in (store.records, store.runs):
@@ -191,7 +191,7 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
         (tmp_path / name).write_text("")
         if name != names[2]:
             os.utime(tmp_path / name, (1, 1))
-    with disk.whole(tmp_path / "x.json") as one, disk.whole(tmp_path / "x.json") as two:
+    with disk.atomic_path(tmp_path / "x.json") as one, disk.atomic_path(tmp_path / "x.json") as two:
         one.write_text("1")
         two.write_text("2")
     left = {path.name for path in tmp_path.iterdir()}

@@ -45,7 +45,7 @@ def distilled(start, surgery=None):
 
 def long(seed=0):
     """A run that is still at work when a test stops it."""
-    return teacher(rows=2000, epochs=50).at(seed)
+    return teacher(rows=2000, epochs=50).with_seed(seed)
 
 
 make = partial(sweep.make, workers=1)
@@ -69,20 +69,20 @@ def planned(specs, store):
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
-    first, ranks = teacher().at(0), importance(teacher()).at(0)
+    first, ranks = teacher().with_seed(0), importance(teacher()).with_seed(0)
     assert planned([ranks], store) == ["pretrain", "finetune", "importance"]
-    both = [ranks, Spec("distil", {}, {"teacher": teacher()}).at(0), first]
+    both = [ranks, Spec("distil", {}, {"teacher": teacher()}).with_seed(0), first]
     assert planned(both, store) == ["pretrain", "finetune", "importance", "distil"]
     done(store, ranks)  # its inputs are not looked at
     assert planned([ranks], store) == []
 
 
 def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
-    first = teacher().at(0)
+    first = teacher().with_seed(0)
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = store.missing([first, importance(teacher()).at(0)])
+    again = store.missing([first, importance(teacher()).with_seed(0)])
     assert [s.step for s in again] == ["finetune", "importance"] and again[first] is True
 
 
@@ -91,7 +91,7 @@ def test_a_chain_is_made_and_found_again(store):
     ghost = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
     surgery = [{"op": "cut", "heads": 3}, ghost | {"softmax": True, "relu": True}]
     student = Spec("finetune", dict(start.args), {"start": distilled(start, surgery)})
-    rows = [Row(student.at(0), model="student"), Row(start.at(0), model="plain")]
+    rows = [Row(student.with_seed(0), model="student"), Row(start.with_seed(0), model="plain")]
     assert not make([row["spec"] for row in rows], store, workers=2)
     frame = collect(rows, store)
     assert list(frame["state"]) == ["finished"] * 2 and frame["matthews"].between(-1, 1).all()
@@ -107,20 +107,20 @@ def test_a_chain_is_made_and_found_again(store):
 
 def test_a_failed_run_costs_only_what_needs_it(store):
     bad, good = teacher(lr=1e9), teacher()
-    lost = make([importance(bad).at(0), good.at(0)], store)
-    assert set(lost) == {bad.at(0), importance(bad).at(0)}
-    assert "FloatingPointError" in lost[bad.at(0)]
-    assert "could not be made" in lost[importance(bad).at(0)]
-    assert store.find(good.at(0)) and store.state(bad.at(0))["state"] == "failed"
-    frame = collect([Row(bad.at(0))], store)
+    lost = make([importance(bad).with_seed(0), good.with_seed(0)], store)
+    assert set(lost) == {bad.with_seed(0), importance(bad).with_seed(0)}
+    assert "FloatingPointError" in lost[bad.with_seed(0)]
+    assert "could not be made" in lost[importance(bad).with_seed(0)]
+    assert store.find(good.with_seed(0)) and store.state(bad.with_seed(0))["state"] == "failed"
+    frame = collect([Row(bad.with_seed(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
 
 def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     """Also two inputs away, and by a later page that makes nothing."""
     bad = teacher(lr=1e9)
-    top = distilled(bad).at(0)
-    wanted = f"needs {bad.at(0).name}, which could not be made: FloatingPointError"
+    top = distilled(bad).with_seed(0)
+    wanted = f"needs {bad.with_seed(0).name}, which could not be made: FloatingPointError"
     assert make([top], store)[top].startswith(wanted)
     assert collect([Row(top)], store)["error"][0].startswith(wanted)
 
@@ -142,7 +142,7 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
             pass
 
     monkeypatch.setattr("tqdm.std.tqdm", lambda **told: Bar(n=0.0, **told))
-    sweep.make([importance(teacher()).at(0)], store, workers=1)
+    sweep.make([importance(teacher()).with_seed(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
     assert texts[-1] == "3/3 runs" and {*texts} <= {f"{n}/3 runs" for n in range(4)}
@@ -180,7 +180,7 @@ def worker_of(store, spec):
 
 
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
-    slow, other = teacher(rows=640, epochs=3).at(0), teacher().at(1)
+    slow, other = teacher(rows=640, epochs=3).with_seed(0), teacher().with_seed(1)
     make([BACKBONE], store, keep=True)
     killer = threading.Thread(target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL))
     killer.start()
@@ -201,7 +201,7 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
 
 def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
     make([BACKBONE], store, keep=True)
-    spec = teacher(rows=320).at(0)
+    spec = teacher(rows=320).with_seed(0)
     both = [process(spec, store) for _ in range(2)]
     for each in both:
         each.join()
@@ -224,23 +224,33 @@ def noted(clock, spec, seconds):
 
 
 def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
-    clock, one, ranks = sweep.Clock(store), teacher().at(0), importance(teacher()).at(0)
+    clock, one, ranks = (
+        sweep.Clock(store),
+        teacher().with_seed(0),
+        importance(teacher()).with_seed(0),
+    )
     assert clock.about([one]) == "time unknown" and clock.about([]) == "about 0 s"
     for seconds in (3.0, 2.0, 40.0):
         noted(clock, one, seconds)
-    assert clock.about([teacher(rows=96).at(5)]) == "about 3 s" and clock.median(ranks) is None
+    assert (
+        clock.about([teacher(rows=96).with_seed(5)]) == "about 3 s" and clock.median(ranks) is None
+    )
     assert clock.about([one, ranks]) == "about 6 s" and clock.about([one, ranks], 2) == "about 3 s"
-    assert clock.about([one, ranks, ranks.at(1)]) == "time unknown"  # of most nothing is known
+    assert (
+        clock.about([one, ranks, ranks.with_seed(1)]) == "time unknown"
+    )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
-    assert clock.median(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None
+    assert clock.median(Spec("finetune", other, {"start": BACKBONE}).with_seed(0)) is None
     done(store, one)
-    assert sweep.Clock(store).median(one.at(3)) == cost(store.find(one).status)
+    assert sweep.Clock(store).median(one.with_seed(3)) == cost(store.find(one).status)
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):
     """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
     dice = np.random.default_rng(0)
-    specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
+    specs = [
+        spec.with_seed(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))
+    ]
     took = [dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs]
     bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
     assert bar.left([0.0] * 40) is None
@@ -255,7 +265,7 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
 
 def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
     """The first 20 of 40 runs take 2.4 times their time, as pages are made beside them."""
-    specs = [teacher().at(seed) for seed in range(40)]
+    specs = [teacher().with_seed(seed) for seed in range(40)]
     bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
     noted(bar.clock, specs[0], 10.0)
     at = np.cumsum([0.0] + [12.0] * 20 + [5.0] * 20)

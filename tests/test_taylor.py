@@ -120,7 +120,7 @@ def test_a_model_has_the_kept_parts_and_opens_again(
     m, family, tiny, shape, sentences, logits, tokenizer, tmp_path
 ):
     model, batch = tiny(family), sentences(family)
-    widths, op = taylor_importance.kept(shape(family), m / 12)
+    widths, op = taylor_importance.keep(shape(family), m / 12)
     found = scored(tiny(family), rows())
     operate(model, op, head_scores=found[0], neuron_scores=found[1])
     there = [
@@ -138,12 +138,12 @@ TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
 
 def test_a_student_is_cut_by_what_the_step_ranks(family, make):
     """Through the store: the teacher, the ranking on its held-out rows, the distilled student."""
-    teacher = finetuned(DATA, TRAIN, {"start": untrained(family)}).at(1)
+    teacher = finetuned(DATA, TRAIN, {"start": untrained(family)}).with_seed(1)
     told = {"data": DATA, "numerics": NUMERICS}
-    ranks = Spec("importance", told | {"importance": RANKED}, {"teacher": teacher}).at(1)
-    _, op = taylor_importance.kept(grids.shape("toy"), 3 / 12)
+    ranks = Spec("importance", told | {"importance": RANKED}, {"teacher": teacher}).with_seed(1)
+    _, op = taylor_importance.keep(grids.shape("toy"), 3 / 12)
     more = {"train": TRAIN, "distil": Distil(mask=True), "surgery": [op]}
-    student = Spec("distil", told | more, {"teacher": teacher, "importance": ranks}).at(1)
+    student = Spec("distil", told | more, {"teacher": teacher, "importance": ranks}).with_seed(1)
     run, ranked = make(student), make(ranks).arrays("scores")
     (cut,) = json.loads((run.folder / "surgery.json").read_text())
     for name, number in (("heads", 3), ("neurons", 24)):

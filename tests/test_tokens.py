@@ -23,7 +23,7 @@ def rows(count, seed=0):
 
 
 def test_rows_come_back_as_they_were(runs):
-    found, wanted = tokens.kept("one", lambda: rows(2500), ("a", "b")), list(rows(2500))
+    found, wanted = tokens.cached("one", lambda: rows(2500), ("a", "b")), list(rows(2500))
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
@@ -38,10 +38,10 @@ def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        tokens.kept("one", broken, ("a",))
+        tokens.cached("one", broken, ("a",))
     assert list((runs / ".tokens" / "ids").iterdir()) == []
-    tokens.kept("one", lambda: iter([{"a": [1, 2]}]), ("a",))
-    assert tokens.kept("one", broken, ("a",))["a"][0].tolist() == [1, 2]
+    tokens.cached("one", lambda: iter([{"a": [1, 2]}]), ("a",))
+    assert tokens.cached("one", broken, ("a",))["a"][0].tolist() == [1, 2]
 
 
 def flipped(path, other):
@@ -65,23 +65,23 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     """Also a file whose size and time stay."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
-        tokens.kept(key, lambda seed=seed: rows(300, seed), ("a", "b"))
+        tokens.cached(key, lambda seed=seed: rows(300, seed), ("a", "b"))
     names = (name.replace("one", key) for key in ("one", "two"))
     folders = (runs / ".tokens" / "ids" / key for key in ("one", "two"))
     there, other = (folder / each for folder, each in zip(folders, names, strict=True))
     DAMAGE[kind](there, other)
     calls = []
-    found = tokens.kept("one", lambda: calls.append(0) or rows(300), ("a", "b"))
+    found = tokens.cached("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
     assert not disk.wrong(there.parent)
 
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
     wanted = [row["a"] for row in rows(300)]
-    tokens.kept("two", lambda: rows(300, 1), ("a", "b"))
+    tokens.cached("two", lambda: rows(300, 1), ("a", "b"))
     place = runs / ".tokens" / "ids"
     (place / "two").rename(place / "one")
-    found = tokens.kept("one", lambda: rows(300), ("a", "b"))
+    found = tokens.cached("one", lambda: rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted
 
 
@@ -89,7 +89,7 @@ def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
-        found = tokens.kept(f"rows-{count}", lambda: made, ("a",))["a"]
+        found = tokens.cached(f"rows-{count}", lambda: made, ("a",))["a"]
         assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(range(0, count, 97))
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -30,7 +30,7 @@ def made(line, scale):
     """The rows of the pages of a claim; at paper they are made without data."""
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
-        return claims.at(line["artefact"], scale) if line["artefact"] else []
+        return claims.rows_of_pages(line["artefact"], scale) if line["artefact"] else []
     found = [row for page in pages for row in checks.made(page)]
     return found + nas.architectures(found)
 
@@ -50,12 +50,14 @@ def seeds(one, rows):
             by_task[task].append(len(there))
     fewest = [min(found) for found in by_task.values()]
     single = one.measure == "rank correlation" or one.bounds == (0, 0)
-    return max(fewest) if one.each or one.bounds == (0, 0) else min(fewest), 1 if single else 3
+    return max(fewest) if one.is_per_task or one.bounds == (0, 0) else min(
+        fewest
+    ), 1 if single else 3
 
 
 @cache
 def recorded(spec):
-    return store().found(spec)["run"] is not None
+    return store().lookup(spec)["run"] is not None
 
 
 @cache

@@ -393,7 +393,9 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
     of = grids.metrics("mini", nas.COLUMNS)
     frame = collect([row for row in recorded() if row["task"] == task])
-    frame = compare.there(frame[frame["model"].isin([method, baseline])]).dropna(axis=1, how="all")
+    frame = compare.with_runs(frame[frame["model"].isin([method, baseline])]).dropna(
+        axis=1, how="all"
+    )
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.points(part, of).set_index("model")
         e = stats.paired_difference(compare.pairs(part, method, baseline, of))

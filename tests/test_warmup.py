@@ -218,24 +218,24 @@ STILL = replace(TRAIN, lr=1e-9, dropout=0.0)  # next to nothing
 def predistilled(inputs=None, **more):
     told = {"corpus": CORPUS, "warmup": TOY, "train": replace(TRAIN, lr=3e-3)}
     inputs = {"teacher": BACKBONE} | (inputs or {})
-    return Spec("predistil", told | {"numerics": NUMERICS} | more, inputs).at(1)
+    return Spec("predistil", told | {"numerics": NUMERICS} | more, inputs).with_seed(1)
 
 
 def warmed(teacher, start=None, described=DATA["CoLA"], **more):
     told = {"data": described, "warmup": FINE, "train": TRAIN, "numerics": NUMERICS}
     inputs = {"teacher": teacher} | ({"start": start} if start else {})
-    return Spec("warmup", told | more, inputs).at(1)
+    return Spec("warmup", told | more, inputs).with_seed(1)
 
 
 QUESTIONS = data.describe("toy", "SQuAD2", 48, 8)
-TEACHER, SCORER = (finetuned(DATA[name], TRAIN, {"start": BACKBONE}).at(1) for name in DATA)
-READER = finetuned(QUESTIONS, TRAIN, {"start": BACKBONE}, span=SPAN).at(1)
+TEACHER, SCORER = (finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA)
+READER = finetuned(QUESTIONS, TRAIN, {"start": BACKBONE}, span=SPAN).with_seed(1)
 WHOLE = predistilled(net=SUPER.to_json())
 SHARED = predistilled({"start": WHOLE}, shared=WINDOW)
 STUDENT = predistilled({"start": WHOLE}, net=net().to_json())
 TOLD = {"data": DATA, "warmup": replace(FINE, gold=True), "train": TRAIN, "shared": WINDOW}
 TAUGHT = {"teacher:CoLA": TEACHER, "teacher:scores": SCORER, "start": SHARED}
-MANY = Spec("multitask", TOLD | {"numerics": NUMERICS}, TAUGHT).at(1)
+MANY = Spec("multitask", TOLD | {"numerics": NUMERICS}, TAUGHT).with_seed(1)
 FINAL = warmed(TEACHER, STUDENT)
 CHAIN = {
     "backbone": BACKBONE,
@@ -263,7 +263,7 @@ CHAIN = {
             "numerics": NUMERICS,
         },
         {"reference": TEACHER, "model:final": FINAL, "model": TEACHER},
-    ).at(1),
+    ).with_seed(1),
 }
 
 
@@ -293,7 +293,7 @@ def test_students_are_their_nets_and_really_small(runs):
     ):
         for name in names:
             model, _ = backbone.load(runs[name].model)
-            assert supernet.of(model) == wanted.to_json() and not hasattr(model, "projection")
+            assert supernet.read_net(model) == wanted.to_json() and not hasattr(model, "projection")
             assert runs[name].metrics["parameters"] == number, name
     for name, width in (("student", 24), ("deep", 12)):
         kept = load_file(runs[name].model / students.PROJECTION)

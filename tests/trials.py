@@ -82,7 +82,7 @@ class Trial:
 
     model: str
     spec: Spec
-    whole: bool = False  # Its level is asked for.
+    is_whole: bool = False  # Its level is asked for.
     may_fail: bool = False  # That it learns nothing is what the claim says.
     rival: Spec | None = None  # Its distillation loss is held against that of this one.
 
@@ -91,31 +91,35 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     """Yield the models of a setting, the cheapest first."""
     at = ("base", task)
     if setting in WHOLE:
-        yield Trial("Plain", grids.teacher(*at).at(seed), whole=True)
+        yield Trial("Plain", grids.teacher(*at).with_seed(seed), is_whole=True)
     elif setting in DISTIL:
         for m in (3, 1):
-            prune, ghost = (ghostbert.named(*at, m, name).at(seed) for name in ("Prune", "Ghost"))
+            prune, ghost = (
+                ghostbert.model_spec(*at, m, name).with_seed(seed) for name in ("Prune", "Ghost")
+            )
             yield Trial(f"Prune {m}/12", prune)
             yield Trial(f"Ghost {m}/12", ghost, rival=prune)
-        yield Trial("Distilled", ghostbert.named(*at, ghostbert.HEADS, "Distilled").at(seed))
+        yield Trial(
+            "Distilled", ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed)
+        )
         for m, name in product((3, 1), ("Prune", "Ghost")):
             module = ghostbert.ghost("base") if name == "Ghost" else None
-            spec = ghostbert.labelled(*at, m, module).at(seed)
+            spec = ghostbert.labelled(*at, m, module).with_seed(seed)
             yield Trial(f"{name}, labels twice {m}/12", spec)
     elif setting in SEARCH:
-        yield Trial("30 % NAS", nas.pruned(*at, ratio=RATIO).at(seed))
-        yield Trial("30 % Random", nas.random(*at, ratio=RATIO).at(seed))
-        sized = nas.random(*at, ratio=RATIO, sized=True).at(seed)
+        yield Trial("30 % NAS", nas.pruned(*at, ratio=RATIO).with_seed(seed))
+        yield Trial("30 % Random", nas.random(*at, ratio=RATIO).with_seed(seed))
+        sized = nas.random(*at, ratio=RATIO, sized=True).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)
     else:
-        yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).at(seed))
-        yield Trial("BERT", bermo.pruned(*at, "BERT", share=0.1).at(seed), may_fail=True)
+        yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).with_seed(seed))
+        yield Trial("BERT", bermo.pruned(*at, "BERT", share=0.1).with_seed(seed), may_fail=True)
 
 
 def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     """Return the Specs whose weights a trial is judged by."""
     rival = [each.parents["start"] for each in (trial.spec, trial.rival)] if trial.rival else []
-    return [trial.spec, grids.teacher("base", task).at(seed), *rival]
+    return [trial.spec, grids.teacher("base", task).with_seed(seed), *rival]
 
 
 # ---- ROWS, AND WHAT NEEDS NO TRAINING
@@ -206,7 +210,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     line |= {"rows": len(split), "score": 100 * score, "error": 50 * margin, "chance": 100 * least}
     line["core_seconds"] = sum(cost(store, each) for each in {trial.spec, *ancestry([trial.spec])})
     faults = {"at chance": answers < 2 or score < least + margin}
-    if trial.whole:
+    if trial.is_whole:
         most = max(least, bag_of_words(task, train, split), cosine(task, train, split))
         line |= {"untrained": 100 * most}
         line["far"] = (score - most) / error(metric, score, JUDGED[task_name])
@@ -214,7 +218,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         faults["not above what needs no training"] = score < most + margin
         faults["below the printed level"] = score - least < NEAR * (level - least)
     else:
-        whole = grids.teacher("base", task_name).at(seed)
+        whole = grids.teacher("base", task_name).with_seed(seed)
         best, _ = scored(store.find(whole, weights=True), whole, task, split)
         line["teacher"] = 100 * best
         faults["less than half of its teacher"] = score - least < (best - least) / 2

@@ -54,8 +54,8 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
         Pair(
             task,
             m,
-            ghostbert.named("mini", task, m, "Ghost", **ghost).at(seed),
-            ghostbert.named("mini", task, m, "Prune", **prune).at(seed),
+            ghostbert.model_spec("mini", task, m, "Ghost", **ghost).with_seed(seed),
+            ghostbert.model_spec("mini", task, m, "Prune", **prune).with_seed(seed),
         )
         for task, m in PAIRS
     ]

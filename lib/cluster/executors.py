@@ -152,7 +152,7 @@ class Local:
             self.free.append(slot)
         return done
 
-    def each(
+    def as_completed(
         self, function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
         """Yield (job, its future) as jobs finish; a job is a tuple of arguments."""

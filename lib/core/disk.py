@@ -35,7 +35,7 @@ class Damaged(Refused):
 
 
 @contextmanager
-def whole(path: str | Path, durable: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
     """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
     `path`.
 
@@ -97,14 +97,14 @@ def room(folder: str | Path) -> Iterator[None]:
         torn = not isinstance(error, OSError) and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
             torn = shutil.disk_usage(folder).free < LITTLE
-        if getattr(error, "told", False) or not (torn or number in FULL):
+        if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
         name = next(
             (n for n, root in paths.roots().items() if Path(folder).is_relative_to(root)), ""
         )
         fix = f"free some{f', or set {name} to another folder' * bool(name)}"
         full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
-        full.told = True  # pyrefly: ignore[missing-attribute]: any error takes a note
+        full.is_explained = True  # pyrefly: ignore[missing-attribute]: any error takes a note
         raise full from error
 
 
@@ -147,7 +147,7 @@ def toml(path: str | Path) -> dict[str, Any]:
 
 def write(path: str | Path, text: str, durable: bool = True) -> None:
     """Write a text to a file, as `whole` does."""
-    with whole(path, durable) as place:
+    with atomic_path(path, durable) as place:
         place.write_text(text)
 
 

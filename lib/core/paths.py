@@ -64,7 +64,7 @@ def records_root() -> Path:
     return rooted("RECORDS_ROOT", f"{DATA}/records")
 
 
-def meant(path: str | Path) -> Path:
+def resolve_path(path: str | Path) -> Path:
     """Return the full path that a reader means.
 
     It may be relative to the working folder or to the project.

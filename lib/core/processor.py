@@ -14,7 +14,7 @@ FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # Each of these multiplies numbers of bfloat16.
 
 
-def told(head: str) -> str:
+def read_cpuinfo(head: str) -> str:
     """Return what Linux tells of its first processor behind one of some words, or ""."""
     with suppress(OSError):
         found = re.search(rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text())
@@ -24,13 +24,13 @@ def told(head: str) -> str:
 
 def name() -> str:
     """Return the model name of the processor, which decides the last bits of a training."""
-    return told("model name") or platform.processor()
+    return read_cpuinfo("model name") or platform.processor()
 
 
 @cache
 def features() -> list[str]:
     """Return which of FEATURES the processor has. None are known where the system is not Linux."""
-    there = told("flags|Features").split()
+    there = read_cpuinfo("flags|Features").split()
     return [each for each in FEATURES if each in there]
 
 

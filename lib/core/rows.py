@@ -22,7 +22,7 @@ class Row(Mapping[str, Any]):
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:
         seed = labels.get("seed")
-        self.spec = spec.at(seed) if spec.seed is None and seed is not None else spec
+        self.spec = spec.with_seed(seed) if spec.seed is None and seed is not None else spec
         self.labels = labels
 
     @property
@@ -34,11 +34,11 @@ class Row(Mapping[str, Any]):
         """Return the label `seed`; a run that is made once for all seeds has none."""
         return self.labels.get("seed")
 
-    def at(self, seed: int) -> "Row":
+    def with_seed(self, seed: int) -> "Row":
         """Return the same line at another seed."""
-        return Row(self.spec.at(seed), **self.labels | {"seed": seed})
+        return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
-    def of(self, spec: Spec, **labels: Any) -> "Row":
+    def with_spec(self, spec: Spec, **labels: Any) -> "Row":
         """Return a line of another Spec with these labels and further ones."""
         return Row(spec, **self.labels | labels)
 

@@ -65,7 +65,7 @@ class Spec:
         args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
         object.__setattr__(self, "args", args)
 
-    def at(self, seed: int | None) -> Spec:
+    def with_seed(self, seed: int | None) -> Spec:
         """Return the replicate with this seed. Raises Refused for what is no seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
@@ -94,7 +94,7 @@ class Spec:
     def parents(self) -> dict[str, Spec]:
         """Return the inputs as replicates: those without a seed take the seed of this Spec."""
         return {
-            name: spec if spec.seed is not None else spec.at(self.seed)
+            name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()
         }
 
@@ -110,7 +110,7 @@ class Spec:
     def name(self) -> str:
         """Return the folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
-            raise Refused(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
+            raise Refused(f"this {self.step} Spec has no seed: ask for one with .with_seed(seed)")
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics: Mapping[str, Json]) -> Json:

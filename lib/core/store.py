@@ -229,7 +229,7 @@ class Store:
         part = self.part(spec)
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
-    def found(self, spec: Spec) -> dict[str, Any]:
+    def lookup(self, spec: Spec) -> dict[str, Any]:
         """Return {"run": the Run that stands for a Spec or None, "state": its state}."""
         run = self.look(spec)[1]
         return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
@@ -304,7 +304,7 @@ class Store:
     def record(self, run: Run) -> Path:
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
-        with disk.whole(target) as folder:
+        with disk.atomic_path(target) as folder:
             shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*"))
             disk.seal(folder)
             disk.settle(folder)
@@ -400,12 +400,12 @@ class Draft(Scratch):
         # The costs of earlier attempts count, so that a resumed run tells its whole cost.
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
-        self.began = self.told = time.monotonic()
+        self.began = self.reported = time.monotonic()
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
         for path in list(self.folder.rglob(".*")):  # An attempt that was killed may have left it.
             disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json(), durable=False)
-        self.own = self.stamp()
+        self.made_as = self.stamp()
         self.tell("started")
 
     def stamp(self) -> tuple[int, int, int]:
@@ -419,7 +419,7 @@ class Draft(Scratch):
         What would be written from then on would be a run without its first files.
         """
         with suppress(FileNotFoundError):
-            if self.stamp() == self.own:
+            if self.stamp() == self.made_as:
                 return
         where = f"{paths.shown(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
@@ -440,8 +440,8 @@ class Draft(Scratch):
 
     def progress(self, fraction: float, **now: Any) -> None:
         """Write the share of the run that is done to the ledger, at most once a second."""
-        if time.monotonic() - self.told > 1:
-            self.told = time.monotonic()
+        if time.monotonic() - self.reported > 1:
+            self.reported = time.monotonic()
             self.tell("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:

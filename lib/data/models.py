@@ -36,7 +36,7 @@ def fetch(name: str) -> Path:
     if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
     try:
-        with tempfile.TemporaryDirectory() as temporary, disk.whole(target) as made:
+        with tempfile.TemporaryDirectory() as temporary, disk.atomic_path(target) as made:
             source = here or _download(name, Path(temporary))
             _copy(source, made)
             if not (made / WEIGHTS).exists():

@@ -102,7 +102,7 @@ def _fetched(place: str) -> Path:
         there = {split: rows for split, rows in hub(name).items() if rows}
         if "train" not in there:
             raise Refused(f"{name} has no split train, but {', '.join(there)}: name another")
-        with disk.whole(folder) as made:
+        with disk.atomic_path(folder) as made:
             for split, rows in there.items():
                 write_rows(made / f"{split}.jsonl", rows)
     return folder
@@ -132,7 +132,7 @@ def _chosen(place: str, rows: Table, wanted: list[str]) -> list[str]:
 
 def _place(place: str) -> str:
     """Return the full path of a line's file or folder; that of the hub is fetched first."""
-    return str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
+    return str(_fetched(place) if place.startswith(HUB) else paths.resolve_path(place))
 
 
 def _read(line: str) -> tuple[Task, dict[str, Split]]:

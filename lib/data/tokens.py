@@ -55,7 +55,7 @@ class Rows:
         return np.unique(self.ids)
 
 
-def kept(
+def cached(
     key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> dict[str, Rows]:
     """Return {column: Rows} that are kept on disk under a key, and make them where they are
@@ -82,7 +82,7 @@ def _write(
     folder: Path, name: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> None:
     ends = array("q", [0])
-    with disk.whole(folder) as place:
+    with disk.atomic_path(folder) as place:
         place.mkdir()
         with open(place / name, "wb") as file:
             for row in rows():

@@ -52,7 +52,7 @@ def export(
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
-    backbone.save(named(model, labels), tokenizer, folder)
+    backbone.save(name_classes(model, labels), tokenizer, folder)
     remote = carry(folder)
     name = auto(backbone.architecture(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
@@ -84,7 +84,7 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
 
 
 # ---- what is written ----
-def named(model: PreTrainedModel, labels: Sequence[str] | None) -> PreTrainedModel:
+def name_classes(model: PreTrainedModel, labels: Sequence[str] | None) -> PreTrainedModel:
     """Write the names of a model's classes into its configuration. Returns the model.
 
     labels: as in `export`.

@@ -104,7 +104,7 @@ def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> 
     FileNotFoundError for a run that is not made.
     """
     spec = None if "-" in name else chosen(name, profile, wanted)
-    run = Store().found(spec)["run"] if spec else named(name)
+    run = Store().lookup(spec)["run"] if spec else find_run(name)
     if run is None and spec and not keep:
         fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
         raise Absent(f"{spec.name} is not made yet: {fix} makes it")
@@ -129,7 +129,7 @@ def chosen(name: str, profile: str, wanted: dict[str, Any]) -> Spec:
     return specs.pop()
 
 
-def named(name: str) -> Run:
+def find_run(name: str) -> Run:
     """Return the only run whose name contains `name`. Raises Refused where no run or several
     do."""
     there = {run.name: run for run in Store().every()}

@@ -77,7 +77,7 @@ class Cell:
     slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
 
     @property
-    def each(self) -> bool:
+    def is_per_task(self) -> bool:
         """Return whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
 
@@ -175,7 +175,7 @@ def scored(spec: Spec) -> bool:
     return spec.step in compare.SCORED
 
 
-def named(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
+def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     """Return the rows of grids that some Cells name, each label and Spec once."""
     found = {
         (labelled(row), row["spec"]): row

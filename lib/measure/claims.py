@@ -168,7 +168,7 @@ class Result:
     def compares(self) -> bool:
         """Return whether the number is a difference, which has a sign: no ratio, no level."""
         measure = MEASURES.get(self.cell.measure)
-        return not (measure and (measure.null or measure.whole)) and len(self.cell.models) > 1
+        return not (measure and (measure.null or measure.of_all)) and len(self.cell.models) > 1
 
     def number(self, value: float) -> str:
         """Return a number in the unit of this cell as text, with its sign where it compares.
@@ -337,7 +337,7 @@ def judge(
             compared.append(of_cell)
             lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
             results += measure(cell, of_cell, line["id"], setting)
-    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.told(*compared)
+    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(*compared)
     return results, "; ".join(notes)
 
 
@@ -396,10 +396,10 @@ def measure(
             counts=count_shares(one, part, setting) if e else "",
         )
 
-    if cell.each or (cell.measure and MEASURES[cell.measure].share and len(by_task) > 1):
+    if cell.is_per_task or (cell.measure and MEASURES[cell.measure].share and len(by_task) > 1):
         results = []
         for task, part in by_task.items():
-            one = on_task(cell, task) if cell.each else cell
+            one = on_task(cell, task) if cell.is_per_task else cell
             if all(part for _, part in parts_of(one, part)):
                 results.append(result(one, rows_of(one, part), task))
         return results

@@ -161,7 +161,7 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [changed.get(id(row), row) for row in rows]
 
 
-def told(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return in a list a sentence on the dtypes of what is compared; none where all have one.
 
     parts: collected rows. In each part, the rows of one task and seed are compared.
@@ -398,7 +398,7 @@ def with_metrics(row: dict[str, Any]) -> dict[str, Any]:
     return row | {name: value for name, value in metrics.items() if name not in row}
 
 
-def there(frame: pd.DataFrame) -> pd.DataFrame:
+def with_runs(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a collected frame whose runs exist."""
     return frame[frame["run"].notna()]
 

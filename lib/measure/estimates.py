@@ -76,7 +76,7 @@ def estimate(
 
     groups: what `groups_of` returns.
     """
-    if one.measure and (whole := MEASURES[one.measure].whole):
+    if one.measure and (whole := MEASURES[one.measure].of_all):
         return FUNCTIONS[whole](frames_of(one, rows), metric_of, one.about)
     if one.measure:
         return of_measure(one, rows, metric_of)

@@ -40,8 +40,8 @@ class Measure:
 
     unit: str
     values: str = ""
-    each: str = ""
-    whole: str = ""
+    by_run: str = ""
+    of_all: str = ""
     resolution: float = 0.0  # All values are multiples of it.
     null: float = 0.0  # This value is no effect: 1 of a ratio.
     share: bool = False  # The values are yes or no, so they are told as counts.
@@ -75,7 +75,7 @@ def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> flo
 
 def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
     """Return {seed: share of steps} of a collected frame, for seeds that have both runs."""
-    made = compare.there(frame)
+    made = compare.with_runs(frame)
     at = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.arrays("curve") for model, seed, run in at}
     return {
@@ -281,8 +281,8 @@ def valued(
 ) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with it as column `value`."""
     how, frame = MEASURES[name], frame[frame["run"].notna()]
-    if how.each:
-        return frame.assign(value=FUNCTIONS[how.each](frame, metric_of)).dropna(subset="value")
+    if how.by_run:
+        return frame.assign(value=FUNCTIONS[how.by_run](frame, metric_of)).dropna(subset="value")
     names = re.findall(r"\b[a-z_]\w{3,}", how.values)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)

@@ -1,7 +1,7 @@
 """This room has methods that the four papers do not have, one module each. CONTRIBUTING says how to
 add one.
 
-The first line of a module tells what it does. A module has two functions. `kept(shape, share)` is
+The first line of a module tells what it does. A module has two functions. `keep(shape, share)` is
 free of torch. It tells what a model of that shape keeps at a share of its FLOPs: a list with
 (heads, neurons) of each layer that stays, and the arguments of the operation. `change(model,
 **arguments)` is the operation, which has the name of the module. Where the arguments name an

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def kept(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
+def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
     """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
 
     So many layers stay as the divisor of L that is nearest to share * L, so that each matches a

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def kept(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
+def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
     """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}).
 
     M of the A heads stay: the whole number nearest to share * A, but at least one. Of the F neurons

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .mpnet import arrange, named
+from .mpnet import arrange, rename_tensors
 from .options import Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
@@ -79,7 +79,7 @@ def save(
     """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
         return
-    model.save_pretrained(folder, state_dict=None if surgery(model) else named(model))
+    model.save_pretrained(folder, state_dict=None if surgery(model) else rename_tensors(model))
     tokenizer.save_pretrained(folder)
     if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)

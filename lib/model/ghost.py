@@ -23,7 +23,7 @@ With more than one feature at "o" or "ffn2" each head and feature has its own ke
 The outputs of the heads are then made one by one, without the bias, which is added to their sum.
 
 At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M) kernels.
-The cut before such a ghost leaves the projections of `Ghost.whole` whole.
+The cut before such a ghost leaves the projections of `Ghost.uncut` whole.
 """
 
 import copy
@@ -249,7 +249,7 @@ def present(layer: nn.Module) -> dict[str, Ghosted]:
     return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
 
 
-def whole(layer: Part) -> list[str]:
+def uncut_parts(layer: Part) -> list[str]:
     """Return which parts have more heads than queries and keys.
 
     "v" are the values, and "o" is the output projection.
@@ -271,9 +271,9 @@ def check(model: nn.Module, options: Ghost) -> None:
     for position in options.positions:
         if position in there or options.positions.count(position) > 1:
             raise Refused(f"position {position!r} has a ghost already: name each position once")
-    wanted = list(options.whole)
-    if wanted != whole(first) and (wanted or not there.keys() & {"qk", "v"}):
-        at, left = list(options.positions), whole(first)
+    wanted = list(options.uncut)
+    if wanted != uncut_parts(first) and (wanted or not there.keys() & {"qk", "v"}):
+        at, left = list(options.positions), uncut_parts(first)
         raise Refused(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
 
 

@@ -150,7 +150,7 @@ class Mask(nn.Module):
         return Masked.apply(weight, getattr(self, "scores", None), self.chosen(weight))
 
     @torch.no_grad()
-    def kept(self, weight: torch.Tensor) -> torch.Tensor:
+    def count_kept(self, weight: torch.Tensor) -> torch.Tensor:
         """Return the number of weights with a mask above 0.
 
         The mask of "l0" is always that of eval mode.

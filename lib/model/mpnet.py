@@ -127,7 +127,7 @@ def arrange(model: Model) -> Model:
     return model
 
 
-def named(model: nn.Module) -> dict[str, torch.Tensor] | None:
+def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
     """Return the tensors of an MPNet by transformers' names, as `save_pretrained` takes them.
 
     Returns None for another model, whose names are transformers' own.

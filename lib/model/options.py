@@ -132,7 +132,7 @@ class Ghost(Option):
             raise self.refused("kernel", "an even kernel has no centre tap: take an odd one")
 
     @property
-    def whole(self) -> tuple[str, ...]:
+    def uncut(self) -> tuple[str, ...]:
         """Return what the cut before this ghost leaves whole (section 4.2).
 
         "v" are the values, and "o" is the output projection.

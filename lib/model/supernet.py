@@ -21,7 +21,7 @@ def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
     return net if isinstance(net, dict) else net.to_json()
 
 
-def of(model: transformers.PreTrainedModel) -> dict[str, Any]:
+def read_net(model: transformers.PreTrainedModel) -> dict[str, Any]:
     """Return the net that a model was built for, as JSON. Raises Refused without stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
@@ -69,7 +69,7 @@ def choose(model: transformers.PreTrainedModel, wanted: Net | dict[str, Any] | N
     and decay still move them. Networks out of use get no gradient, and stay. Raises Refused
     where the net has other layers, or larger ones.
     """
-    wanted = of(model) if wanted is None else as_json(wanted)
+    wanted = read_net(model) if wanted is None else as_json(wanted)
     for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
         layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
 

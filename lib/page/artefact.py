@@ -77,10 +77,10 @@ class Page:
     @cached_property
     def scope(self) -> str:
         """Return the profile as grids know it, with the reader's own data and model."""
-        return grids.meant({"profile": "toy"} | self.values)
+        return grids.profile_of_values({"profile": "toy"} | self.values)
 
     @property
-    def mine(self) -> list[str]:
+    def reader_lines(self) -> list[str]:
         """Return sentences on the reader's own data and model; none where there are none."""
         return grids.own_lines(self.scope)
 
@@ -98,10 +98,10 @@ class Page:
                 self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
                 lost = sweep.make(specs)
         frame = collect(rows, lost=lost)
-        if self.mine and on_missing == "skip":
+        if self.reader_lines and on_missing == "skip":
             return frame  # Verdicts are off, so these runs do not count.
         lines: Any = frame.to_dict("records")
-        self.note(compare.told(lines))
+        self.note(compare.describe_dtypes(lines))
         there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
         for name, row in there.items():  # What is only looked up is no part that is missing.
             if row["run"] or on_missing != "skip":
@@ -140,7 +140,7 @@ class Page:
         if len(made):
             put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
         runs = Runs(made, there, self.scope, self.id)
-        if not self.mine:
+        if not self.reader_lines:
             self.note(caveats(runs))
         return runs
 
@@ -149,7 +149,11 @@ class Page:
 
         A reader who asks for seeds, or brings data or a model, gets what was asked for.
         """
-        return rows if self.values.get("seeds") or self.mine else seeded(self.id, profile, rows)
+        return (
+            rows
+            if self.values.get("seeds") or self.reader_lines
+            else seeded(self.id, profile, rows)
+        )
 
     def table(
         self,
@@ -171,8 +175,8 @@ class Page:
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
-        if self.mine:
-            caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
+        if self.reader_lines:
+            caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
         rows = ", ".join(joined(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
@@ -217,12 +221,12 @@ class Page:
             if axis.axison and not axis.has_data():
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
-        if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
+        if self.scope == "toy" and not self.reader_lines and not exact and "recorded" not in name:
             told = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
         svg = drawn(figure)
         self._write(f"{stem}.svg", svg)
-        with disk.whole(self.folder / f"{stem}.png") as place:
+        with disk.atomic_path(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
@@ -259,8 +263,8 @@ class Page:
         below its title, and a command ends with them.
         """
         names, at = source.of_page(self.id) if claims is None else claims, self.scope[:]
-        if self.mine:
-            names, checks, deviations = (), (), ({at: self.mine},)
+        if self.reader_lines:
+            names, checks, deviations = (), (), ({at: self.reader_lines},)
         scale = source.SCALE if at == "toy" else at
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)

@@ -51,11 +51,13 @@ def rows(
     seeds of the pages.
     """
     seeds = lists.seeds(line["id"], scale) if seeds is None else seeds
-    return cells.named(cells.parsed(line["cells"]), at(line["artefact"], scale, tuple(seeds)))
+    return cells.select_rows(
+        cells.parsed(line["cells"]), rows_of_pages(line["artefact"], scale, tuple(seeds))
+    )
 
 
 @cache
-def at(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
+def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of some pages at these seeds.
 
     Beside them are those of searches behind networks, and of distillations behind students.
@@ -97,7 +99,7 @@ def judged(
     scale: a profile with recorded runs, or paper.
     """
     store, found = store or Store(), {}
-    look = cache(store.found)
+    look = cache(store.lookup)
     with threadpool_limits(1):  # The products are small, so more threads would only wait.
         for name in lists.claims() if names is None else names:
             known("claim", name, lists.claims())
@@ -110,7 +112,7 @@ def judge(
 ) -> claims.Verdict:
     """Return the Verdict on one claim, before any correction.
 
-    line: the row of the claim. look: it returns what `Store.found` does.
+    line: the row of the claim. look: it returns what `Store.lookup` does.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)

@@ -29,7 +29,7 @@ def mending(page: Page, runs: Runs) -> None:
     names = ["task", "m", "model", "seed"]
     students = [
         Row(row["spec"], **{name: row[name] for name in names})
-        for row in runs.own.to_dict("records")
+        for row in runs.current.to_dict("records")
     ]
     wanted = {row.spec: row for row in ghostbert.distillations(students)}
     frame = page.collect(list(wanted.values()), on_missing="skip")

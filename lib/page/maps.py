@@ -28,14 +28,16 @@ def rows(
 ) -> list[Row]:
     """Return the rows of the grid of either figure: one row is all networks on a task at a seed."""
     return [
-        Row(efficientbert.mapped(profile, task, networks).at(seed), task=task, seed=seed)
+        Row(efficientbert.mapped(profile, task, networks).with_seed(seed), task=task, seed=seed)
         for task, seed in product(
             efficientbert.tasks(profile, tasks)[:1], seeds or efficientbert.SEEDS[profile][:1]
         )
     ]
 
 
-def found(runs: Runs, kind: str) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
+def load_maps(
+    runs: Runs, kind: str
+) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
     """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
 
     kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of the four
@@ -43,7 +45,7 @@ def found(runs: Runs, kind: str) -> dict[str, list[tuple[Mapping[str, Any], Arra
     """
     there, start = {}, f"{kind}.model:"
     for source, frame, _ in runs.frames:
-        for row in compare.there(frame).to_dict("records"):
+        for row in compare.with_runs(frame).to_dict("records"):
             kept = row["run"].arrays("maps")
             keys = {key.removeprefix(start): key for key in sorted(kept) if key.startswith(start)}
             keys = {"teacher": f"{kind}.reference"} | keys

@@ -39,7 +39,7 @@ def rows(
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     return [
-        Row(nas.named(profile, task, model), kind="score", task=task, model=model, seed=seed)
+        Row(nas.model_spec(profile, task, model), kind="score", task=task, model=model, seed=seed)
         for task, model, seed in product(tasks, models, seeds)
     ]
 
@@ -65,7 +65,7 @@ def measured(
     runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
     """Return parts of a table: scores of runs, and where the searches behind them ended."""
-    found = [(searches.at(at), source) for source, _, at in runs.frames]
+    found = [(searches.frame_of(at), source) for source, _, at in runs.frames]
     return [*runs.by_task(columns), *(landed(*each) for each in found if len(each[0]))]
 
 
@@ -122,8 +122,8 @@ def twins(model: str) -> list[str]:
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
     task, *_ = nas.tasks("mini", (), own=nas.TEST)
-    own = nas.named("mini", task, model)
-    others = [m for m in TESTED if m != model and nas.named("mini", task, m) == own]
+    own = nas.model_spec("mini", task, model)
+    others = [m for m in TESTED if m != model and nas.model_spec("mini", task, m) == own]
     told = f"At mini {' and '.join(others)} have the very runs that {model} has here"
     return [f"{told}: one encoder takes the place of all, and the runs count once."] * bool(others)
 
@@ -151,7 +151,7 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    made: Any = compare.there(frame).itertuples()
+    made: Any = compare.with_runs(frame).itertuples()
     for row in made:
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))

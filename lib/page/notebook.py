@@ -140,7 +140,7 @@ def absurd(name: str, value: Any, declared: Parameter) -> str:
     return ""
 
 
-def wanted(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
+def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
     """Return the Specs that pages make, each once: those of the variable `grid` of notebooks."""
     return list(dict.fromkeys(row.spec for found in grids for row in found.get("grid", [])))
 
@@ -164,7 +164,7 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     planned seeds of the page's comparisons (lib.page.seeds).
     """
     names = check(path, values)
-    names["profile"] = grids.meant(names)
+    names["profile"] = grids.profile_of_values(names)
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
@@ -214,7 +214,7 @@ def normalised(text: str) -> str:
 
 
 # ---- STANDARD PAGES AND EXPERIMENTS
-def kept(path: Path) -> Json:
+def committed_form(path: Path) -> Json:
     """Return what is committed of a notebook: its defaults, and a digest of its other cells."""
     others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
@@ -253,7 +253,7 @@ def tidy() -> list[Path]:
     there = {path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
         disk.write(path, normalised(path.read_text()))
-    disk.write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+    disk.write_json(paths.COMMITTED, {path.stem: committed_form(path) for path in find()})
     return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != there.get(path)]
 
 
@@ -267,11 +267,11 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     values: all parameters. hand: whether the notebook runs in JupyterLab or under papermill, where
     its cells may differ from those of the file.
     """
-    now, scope = kept(path), grids.meant(values)
+    now, scope = committed_form(path), grids.profile_of_values(values)
     before = committed().get(path.stem, {"parameters": {}, "cells": ""})
     mine = grids.values(scope)
     lines = grids.own_lines(scope)
-    titles = grids.of(scope, "task"), Path(grids.of(scope, "model")).name
+    titles = grids.reader_part(scope, "task"), Path(grids.reader_part(scope, "model")).name
     words = [*filter(None, titles), scope[:]]
     for name, was in before["parameters"].items():
         if name not in mine and values.get(name, was) != was:

@@ -268,7 +268,7 @@ def line(
     return axis.plot(x, y, **look | more)
 
 
-def named(
+def label_points(
     axis: Axes,
     points: pd.DataFrame,
     x: str,

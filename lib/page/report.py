@@ -53,7 +53,7 @@ class Book:
             found = grids.get(path, {})
             try:
                 filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
-                left = set(store.missing(notebook.wanted(found)))
+                left = set(store.missing(notebook.list_specs(found)))
                 sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
             except disk.Damaged:
                 raise
@@ -127,7 +127,7 @@ class Book:
             sheet.tried = digest
             if before != digest and not (sheet.body and made_of(sheet.page) == digest):
                 todo.append((sheet, digest))
-        for (sheet, *_), future in executor.each(make, todo):
+        for (sheet, *_), future in executor.as_completed(make, todo):
             if error := future.exception():
                 killed = isinstance(error, BrokenExecutor)
                 sheet.fail("its worker was killed; run it again" if killed else one_line(error))
@@ -170,7 +170,9 @@ def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -
 def card(sheet: Sheet, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
-    how = notebook.command(sheet.path.stem, grids.meant({"profile": profile} | sheet.values))
+    how = notebook.command(
+        sheet.path.stem, grids.profile_of_values({"profile": profile} | sheet.values)
+    )
     try:
         title, failed = notebook.title(sheet.path), sheet.failed
     except ValueError as error:

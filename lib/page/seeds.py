@@ -61,7 +61,7 @@ def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
             planned = (plan.seeds for plan in plans if names(plan.cell, row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for each in known[key]:
-                found.append(row.at(each))
+                found.append(row.with_seed(each))
         if not known[key]:
             found.append(row)
     return found

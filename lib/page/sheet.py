@@ -62,7 +62,7 @@ def fingerprint(sheet: Sheet, store: Store) -> str:
     names = shown().get(sheet.path.stem, ())
     results: list[str | list[Any]] = [name for name in names if (store.records / name).exists()]
     for row in sum(sheet.grids.values(), []):
-        run = store.found(row.spec)["run"]
+        run = store.lookup(row.spec)["run"]
         results.append([row.spec.name, (run.name, run.origin, run.metrics) if run else None])
     return disk.key_of(sheet.text, code(), results)
 

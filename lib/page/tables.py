@@ -43,7 +43,7 @@ def collect(
     """
     store, lines = store or Store(), []
     for row in rows:
-        there = store.found(row.spec)
+        there = store.lookup(row.spec)
         error = "" if there["run"] else (lost or {}).get(store.look(row.spec)[0])
         error = error or ("" if there["run"] else store.why(row.spec))
         lines.append(dict(Outcome(row, **there, error=error)))
@@ -59,7 +59,7 @@ class Runs:
     own: the runs of the page's profile. recorded: the runs at mini that are in the records.
     """
 
-    own: pd.DataFrame
+    current: pd.DataFrame
     recorded: pd.DataFrame
     profile: str  # It may be a reader's `Own`.
     page: str = ""  # Comparisons of this page have the seeds of its claims' cells.
@@ -71,11 +71,11 @@ class Runs:
             rows = frame.to_dict("records")
             return frame.loc[[labels.items() <= row.items() for row in rows]]
 
-        return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
+        return replace(self, current=chosen(self.current), recorded=chosen(self.recorded))
 
-    def at(self, profile: str) -> pd.DataFrame:
+    def frame_of(self, profile: str) -> pd.DataFrame:
         """Return the frame of a profile: of the page's own one, or of mini."""
-        return self.own if str(profile) == str(self.profile) else self.recorded
+        return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
     def frames(self) -> list[tuple[str, pd.DataFrame, str]]:
@@ -84,7 +84,7 @@ class Runs:
 
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
-        found, real = [(self.own, self.profile)], self.recorded.get("run", pd.Series())
+        found, real = [(self.current, self.profile)], self.recorded.get("run", pd.Series())
         if str(self.profile) in ("toy", "paper") and real.notna().any():
             found.insert(0, (self.recorded, "mini"))
         return [(compare.source(frame, at), frame, at) for frame, at in found]

@@ -93,10 +93,12 @@ def runs(store: Store) -> list[tuple[str, ...]]:
     plans = (name for name in PROFILES if planned.lines(name))
     grids |= {(p, name): evidence.made(name, p) for name in plans for p in planned.pages(name)}
     every = ((*place, row) for place, rows in grids.items() for row in rows)
-    return sorted({(*at, labels(r), str(r.spec.seed), named(r.spec, store)) for *at, r in every})
+    return sorted(
+        {(*at, labels(r), str(r.spec.seed), record_name(r.spec, store)) for *at, r in every}
+    )
 
 
-def named(spec: Spec, store: Store) -> str:
+def record_name(spec: Spec, store: Store) -> str:
     """Return the name of the record that stands for a Spec, or that of the Spec without one."""
     if not (store.records / spec.name).exists() and (store.records / spec.twin.name).exists():
         return spec.twin.name

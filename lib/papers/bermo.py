@@ -57,7 +57,9 @@ DEVIATIONS = published.deviations("bermo")
 Value = TypeVar("Value")
 
 
-def of(settings: Mapping[str, Mapping[str, Value]], profile: str, task: str, what: str) -> Value:
+def setting_of_task(
+    settings: Mapping[str, Mapping[str, Value]], profile: str, task: str, what: str
+) -> Value:
     """Return what a profile has for a task, out of {profile: {task: value}}.
 
     The task "" stands for every other task. Raises Refused for a task without a value; what:
@@ -166,16 +168,16 @@ def settings(
     train = trained(MASKED, profile, task, epochs=epochs, lr=lr)
     train = grids.lengthened(profile, train)
     capped = profile != "paper" and described(profile, task).get("rows")
-    rows = capped or of(EXAMPLES, profile, task, "a known number of rows")
+    rows = capped or setting_of_task(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
-    w, *parts = of(WARMUPS, profile, task, "warm-ups")
+    w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = begin or first
     if not EXAMPLES[profile] and w * (first + last) >= steps:  # Few rows have short warm-ups.
         w = steps // (first + last + 1)
     told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
-        rate, *weights = of(PENALTIES[kind], profile, task, f"settings of {method}")
+        rate, *weights = setting_of_task(PENALTIES[kind], profile, task, f"settings of {method}")
         weight = weights[MODELS.index(model)] if weight is None else weight
         told |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
     elif share:

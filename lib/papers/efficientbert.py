@@ -418,7 +418,7 @@ def table(
     parts = [printed, dict.fromkeys(networks, {})]
     for source, frame, at in runs.frames:
         parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
-        counts = compare.there(frame).set_index("model").get("parameters", {})
+        counts = compare.with_runs(frame).set_index("model").get("parameters", {})
         parts.append({m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()})
     return compare.table(*parts)
 

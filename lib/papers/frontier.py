@@ -107,7 +107,7 @@ def uniform(profile: str, task: str, m: int) -> Spec:
     It learns from the teacher's logits alone.
     """
     own = grids.teacher(profile, task)
-    cut = {"op": "cut", "heads": ghostbert.kept(profile, m)}
+    cut = {"op": "cut", "heads": ghostbert.kept_heads(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
     targets = Targets("soft", sum_classes=True)
     train = as_long(ghostbert.FINETUNE, profile)
@@ -155,7 +155,7 @@ def quantised(profile: str, task: str, m: int, make: Callable[[str, str, int], S
     return Spec("quantise", told, {"start": model})
 
 
-def whole(profile: str, task: str, m: int) -> Spec:
+def whole_model(profile: str, task: str, m: int) -> Spec:
     return grids.teacher(profile, task)
 
 
@@ -178,7 +178,7 @@ def listed(profile: str, task: str, m: int, name: str) -> Spec:
         ranked = grids.common(profile, task, importance=options)
         teacher = grids.teacher(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
-    _, arguments = method.kept(shape(profile), m / HEADS)
+    _, arguments = method.keep(shape(profile), m / HEADS)
     return student(profile, task, {"op": name} | arguments, **inputs)
 
 
@@ -207,7 +207,7 @@ def _pruned(model: str) -> Method:
 
 
 TABLE = {  # The page's tables have this order.
-    "Whole": Method("whole", whole, "all", once=True),
+    "Whole": Method("whole", whole_model, "all", once=True),
     "Width": Method("paper", ghostbert.student),
     "GhostBERT": Method("paper", ghosts, ghosts=True),
     "NAS": Method("paper", network, "found"),
@@ -219,7 +219,7 @@ TABLE = {  # The page's tables have this order.
     "Random": Method("control", partial(network, find=drawn), "found"),
     "Uniform": Method("control", uniform),
     "Base Model": _network("Base Model", "control"),
-    "Int8": Method("control", partial(quantised, make=whole), "all", once=True),
+    "Int8": Method("control", partial(quantised, make=whole_model), "all", once=True),
     "NAS + ghosts": Method("combination", partial(network, added=True), "found", ghosts=True),
     "Width + layer mix": Method("combination", mixed),
     "GhostBERT, warmed up": Method("combination", warmed, ghosts=True),
@@ -263,7 +263,7 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
             "width": lambda: [(m * base.heads // HEADS, m * base.ffn // HEADS)] * base.layers,
-        }.get(method.keeps, lambda: module(method.keeps).kept(base, m / HEADS)[0])()
+        }.get(method.keeps, lambda: module(method.keeps).keep(base, m / HEADS)[0])()
         kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = gated.flops(base.hidden, base.hidden // base.heads, kept)
     return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile))
@@ -273,7 +273,7 @@ def label(model: str, m: int) -> str:
     return f"{model} {m}/{HEADS}" if m else model
 
 
-def named(frame: pd.DataFrame) -> pd.DataFrame:
+def label_models(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the models of a collected grid, by method and budget.
 
     The method stands alone in the column `method`.
@@ -296,7 +296,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     lines, place = [], ["model", "m", "task", "seed"]
     searches = frame[frame["kind"] == "search"].to_dict("records")
     found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
-    for task, there in compare.there(named(frame)).groupby("task", sort=False):
+    for task, there in compare.with_runs(label_models(frame)).groupby("task", sort=False):
         assert isinstance(task, str)
         column, start = grids.metrics(profile)[task][0], len(lines)
         for model, rows in there.groupby("model", sort=False):

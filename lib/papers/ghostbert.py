@@ -82,7 +82,7 @@ def parts(family: str = "bert") -> int:
     return shape("paper", family).heads
 
 
-def kept(profile: str, m: int, family: str = "bert") -> int:
+def kept_heads(profile: str, m: int, family: str = "bert") -> int:
     """Return the number of heads that an encoder keeps at a width of m parts.
 
     Raises Refused, naming the possible widths, where that is no whole number from 1 to all, and
@@ -103,7 +103,7 @@ def possible(profile: str, wanted: Sequence[int]) -> tuple[int, ...]:
     """
     heads = shape(profile).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)
-    return there or (kept(profile, wanted[0]),)
+    return there or (kept_heads(profile, wanted[0]),)
 
 
 def widths(profile: str, wanted: Sequence[int] = ()) -> tuple[int, ...]:
@@ -136,11 +136,11 @@ def operation(
     A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2). Raises
     ValueError, before anything runs, for a width or ghosts that the encoder cannot have.
     """
-    heads, surgery = kept(profile, m, family), []
+    heads, surgery = kept_heads(profile, m, family), []
     pruned = heads < shape(profile, family).heads
     inputs = {"teacher": teacher(profile, task, family)}
     if pruned:
-        whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
+        whole = {"whole": list(ghosts.uncut)} if ghosts and ghosts.uncut else {}
         surgery.append({"op": "cut", "heads": heads} | whole)
         ranked = common(profile, task, importance=IMPORTANCE[profile])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
@@ -283,9 +283,9 @@ def fair(profile: str, widths: Iterable[int]) -> dict[tuple[int, str], Callable[
     made, longer = {}, () if isinstance(profile, grids.Own) else LONGER[profile]
     for m in (m for m in widths if m in longer):
         for name in MODELS:
-            made[m, name + MORE] = partial(named, m=m, model=name, times=TIMES)
+            made[m, name + MORE] = partial(model_spec, m=m, model=name, times=TIMES)
         if taps := TAPS[profile]:
-            made[m, "Ghost" + APART] = partial(named, m=m, model="Ghost", taps=taps)
+            made[m, "Ghost" + APART] = partial(model_spec, m=m, model="Ghost", taps=taps)
     return made
 
 
@@ -293,12 +293,14 @@ def augmentations(profile: str, tasks: Iterable[str], seed: int) -> list[Row]:
     """Return rows of the augmented texts of some tasks, made once or, where it draws, at a seed."""
     made = {task: grids.augmentation(profile, task) for task in tasks}
     return [
-        Row(spec if spec.seed is not None else spec.at(seed), task=task)
+        Row(spec if spec.seed is not None else spec.with_seed(seed), task=task)
         for task, spec in made.items()
     ]
 
 
-def named(profile: str, task: str, m: int, model: str, family: str = "bert", **more: Any) -> Spec:
+def model_spec(
+    profile: str, task: str, m: int, model: str, family: str = "bert", **more: Any
+) -> Spec:
     """Return the Spec of a model by its name.
 
     "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, "Prune" or "Distilled" a student
@@ -329,7 +331,7 @@ def distillations(rows: Iterable[Row]) -> list[Row]:
     They have the labels of their students, and no score: measures read them.
     """
     return [
-        row.of(first)
+        row.with_spec(first)
         for row in rows
         for first in [row.spec.parents.get("start")]
         if first and first.step == "distil"

@@ -113,7 +113,7 @@ def families(name: str) -> tuple[str, ...]:
 
     A reader's model is of one kind. An MPNet, which no paper has, stands for a BERT.
     """
-    if folder := of(name, "model"):
+    if folder := reader_part(name, "model"):
         kind = shape_of(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(profile_of(name).name, ("bert",)))
@@ -125,7 +125,7 @@ def backbone(name: str, family: str = "bert") -> Spec:
     A reader's model stands for every kind. Raises Refused for a kind that the profile does not
     have.
     """
-    if folder := of(name, "model"):
+    if folder := reader_part(name, "model"):
         return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
@@ -133,7 +133,7 @@ def backbone(name: str, family: str = "bert") -> Spec:
 
 def started(profile: str, name: str) -> Spec:
     """Return the Spec of a published checkpoint, or of the reader's model in its place."""
-    return backbone(profile) if of(profile, "model") else checkpoint(name)
+    return backbone(profile) if reader_part(profile, "model") else checkpoint(name)
 
 
 def toy_backbone() -> Spec:
@@ -149,7 +149,7 @@ def untrained() -> Spec:
 
 def shape(name: str, family: str = "bert") -> Shape:
     """Return the Shape of the encoder of a profile and a kind, as cost formulas take it."""
-    if folder := of(name, "model"):
+    if folder := reader_part(name, "model"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
@@ -202,24 +202,24 @@ class Own(str):
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def named(profile: str, data: str = "", model: str = "") -> str:
+def reader_profile(profile: str, data: str = "", model: str = "") -> str:
     """Return the profile's name, as an `Own` where data or model are given."""
     return Own(profile, data, model) if data or model else profile
 
 
-def meant(values: Mapping[str, Any]) -> str:
+def profile_of_values(values: Mapping[str, Any]) -> str:
     """Return the profile's name that the parameters of a notebook mean.
 
     values: {parameter: value}. A notebook without `data` may use `model` for something else, so its
     profile alone counts.
     """
     told = PARAMETERS if "data" in values else PARAMETERS[:1]
-    return named(*(values.get(name, "") for name in told))
+    return reader_profile(*(values.get(name, "") for name in told))
 
 
 def values(profile: str) -> dict[str, str]:
     """Return the parameters of a notebook that mean a profile's name."""
-    own = {name: of(profile, name) for name in PARAMETERS[1:]}
+    own = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
     return {"profile": profile[:]} | (own if isinstance(profile, Own) else {})
 
 
@@ -228,7 +228,7 @@ def words(profile: str) -> list[str]:
     return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
 
 
-def of(profile: str, what: str) -> str:
+def reader_part(profile: str, what: str) -> str:
     """Return the reader's `data`, `model` or `task` behind a profile's name, or "" without one."""
     return getattr(profile, what, "")
 
@@ -240,7 +240,7 @@ def own_lines(profile: str) -> list[str]:
 
 def own_digests(profile: str) -> list[str]:
     """Return the digests of the reader's data and model, each "" where it is not given."""
-    name, model = (of(profile, what) for what in PARAMETERS[1:])
+    name, model = (reader_part(profile, what) for what in PARAMETERS[1:])
     return [name and data.at_hand("own", name)[0], model and data.weights(model)]
 
 
@@ -261,7 +261,7 @@ def folder(path: str | Path) -> str:
     The path may be relative to the working folder or to the project. Raises FileNotFoundError where
     a file of it is missing, and ValueError as `shape_of` does.
     """
-    found = paths.meant(path)
+    found = paths.resolve_path(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
             form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
@@ -309,7 +309,7 @@ def tasks(
     nearest, for a profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
-    if mine := of(profile, "task"):
+    if mine := reader_part(profile, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
@@ -370,7 +370,7 @@ def described(
     of `lib.data.describe`. A reader's rows are as many as there are, and none of them is unseen. At
     the profiles in DRAWN the seed of a run draws its rows, and a task with fewer has all.
     """
-    if name := of(profile, "data"):
+    if name := reader_part(profile, "data"):
         own = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *own, **more)
     more |= UNSEEN[profile].get(task, {}) if judged else {}
@@ -403,7 +403,7 @@ def common(
 
 def asked(profile: str) -> Span | None:
     """Return how the passages of a reader's questions are cut; None for other tasks."""
-    name = of(profile, "data")
+    name = reader_part(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
@@ -412,7 +412,7 @@ def lengthened(profile: str, train: Training) -> Training:
 
     If a reader's rows are few, it has so many epochs that it has at least STEPS steps.
     """
-    name = of(profile, "data")
+    name = reader_part(profile, "data")
     if not name or isinstance(train, dict):
         return train
     rows = own_rows(name, profile, None, HELD_OUT[profile])[0]
@@ -470,8 +470,8 @@ def metrics(profile: str, printed: Collection[Column] = ()) -> dict[str, tuple[C
     They are the columns that the paper prints, and the first metric of other tasks. At mini and
     base each task counts once, by its first column.
     """
-    if name := of(profile, "data"):
-        title = of(profile, "task")
+    if name := reader_part(profile, "data"):
+        title = reader_part(profile, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile_of(profile).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]

@@ -104,7 +104,7 @@ def general(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone("toy").args | TOY_MINI, seed=0)
 
 
-def whole(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> Spec:
+def whole_model(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> Spec:
     """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other than the
@@ -122,7 +122,7 @@ def distilled(profile: str, task: str, model: str = MAIN, epochs: Sequence[int] 
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows (6.1.1).
     """
-    start, guide = general(profile, model), whole(profile, task, "BERT-base")
+    start, guide = general(profile, model), whole_model(profile, task, "BERT-base")
     more = profile == "paper"
     return stages(profile, task, start, guide, None, more, epochs, TINYBERT)
 
@@ -183,7 +183,7 @@ def searched(
     enlarged: whether it sees augmented rows, at `paper` for one epoch (7.6). lr: learning rate; 0
     means the profile's. gate: fields of `gates`.
     """
-    start, train = start or whole(profile, task), paced(SEARCH, profile, task, lr=lr)
+    start, train = start or whole_model(profile, task), paced(SEARCH, profile, task, lr=lr)
     epochs = 1 if enlarged and profile == "paper" else train.epochs
     teacher = (guide or start) if objective.kind != "cross_entropy" else None
     told = {"train": replace(train, epochs=times * epochs), "objective": objective}
@@ -243,7 +243,7 @@ def pruned(
     The fine-tuned model is the teacher. kept: whether retraining starts from the searched weights
     (7.8). changes: arguments of `searched`.
     """
-    own = whole(profile, task, model)
+    own = whole_model(profile, task, model)
     found = searched(profile, task, own, objective=objective, **changes)
     return stages(profile, task, found if kept else own, own, found, augmented)
 
@@ -257,7 +257,7 @@ def random(
     leaves there (`drawn`); lr is then that of the search. times: multiple of the epochs of
     retraining.
     """
-    own = whole(profile, task)
+    own = whole_model(profile, task)
     search = searched(profile, task, own, lr=lr, **gate) if sized else None
     each = (INTERMEDIATE[profile], PREDICTION[profile])
     epochs = [times * train.epochs for train in each] if times > 1 else ()
@@ -288,14 +288,14 @@ def magnitude(
     return spec
 
 
-def named(profile: str, task: str, model: str) -> Spec:
+def model_spec(profile: str, task: str, model: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 % BERT-base".
 
     A network is retrained on augmented rows where the report does so, at `paper`.
     """
     share, _, base = model.rpartition(" % ")
     if not share:
-        return whole(profile, task, model)
+        return whole_model(profile, task, model)
     augmented = profile == "paper" and task in AUGMENTED
     return pruned(profile, task, base, augmented=augmented, ratio=int(share) / 100)
 
@@ -344,7 +344,7 @@ def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
 def architectures(grid: Iterable[Row]) -> list[Row]:
     """Return the rows of a grid that were found by a search or a draw, each with that Spec."""
     return [
-        row.of(found)
+        row.with_spec(found)
         for row in grid
         for first in [row.spec.parents.get("start")]
         if first and (found := first.parents.get("search"))

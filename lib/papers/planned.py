@@ -123,7 +123,7 @@ def rows(
     given = {name: values[name] for name in axes if name in values}
     own = any(value != axes[name] and (value or axes[name]) for name, value in given.items())
     there = [each for each in lines(profile[:]) if each.page == page]
-    if own or not there or grids.of(profile, "data"):
+    if own or not there or grids.reader_part(profile, "data"):
         return grid(profile, **given)
     found = {}
     for each in there:

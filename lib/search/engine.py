@@ -92,7 +92,7 @@ def mark(value: Json) -> str:
     return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 
-def whole(content: bytes) -> Iterator[tuple[Json, bytes]]:
+def complete_lines(content: bytes) -> Iterator[tuple[Json, bytes]]:
     """Yield (a line of a history, its bytes) up to one that is not what was written."""
     for line in content.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -111,7 +111,7 @@ def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluat
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {name: value for name, value in settled(options).items() if name != "budget"}
     told = {"space": space.identity(), "seed": seed, "search": proposing}
-    lines = list(whole(path.read_bytes() if path.exists() else b""))
+    lines = list(complete_lines(path.read_bytes() if path.exists() else b""))
     if not lines or canonical(lines[0][0]) != canonical(told):
         path.unlink(missing_ok=True)
         append(path, told)

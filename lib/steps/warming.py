@@ -207,12 +207,12 @@ def rows(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.key_of("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenised, corpus, tokenizer)
-    documents = tokens.kept(key, read, ("ids",))["ids"]  # All runs, epochs and seeds share them.
+    documents = tokens.cached(key, read, ("ids",))["ids"]  # All runs, epochs and seeds share them.
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
     key = disk.key_of(key, train.max_length, seed, len(epochs))
-    kept = tokens.kept(key, lambda: chain.from_iterable(map(made, epochs)), names)
+    kept = tokens.cached(key, lambda: chain.from_iterable(map(made, epochs)), names)
     columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
     encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()

@@ -234,4 +234,4 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
     key = disk.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
-    return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)
+    return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)

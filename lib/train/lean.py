@@ -119,7 +119,7 @@ class UsedRows(nn.Module):
         self.weight = nn.Parameter(own, embedding.weight.requires_grad)
         self.train(embedding.training)
 
-    def whole(self) -> nn.Embedding:
+    def restored(self) -> nn.Embedding:
         """Return the embedding with the trained rows written back."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
@@ -128,7 +128,7 @@ class UsedRows(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         if self.training:
             return functional.embedding(self.place[ids], self.weight, self.padding_idx)
-        return self.whole()(ids)
+        return self.restored()(ids)
 
 
 @contextmanager
@@ -152,4 +152,4 @@ def used_rows(model: PreTrainedModel, encoded: Encoded, weight_decay: float) -> 
     try:
         yield
     finally:
-        owner.word_embeddings = owner.word_embeddings.whole()
+        owner.word_embeddings = owner.word_embeddings.restored()

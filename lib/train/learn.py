@@ -71,7 +71,7 @@ class Lesson:
         return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
-    def told(self) -> Tensor:
+    def teacher_logits(self) -> Tensor:
         """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed once."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 

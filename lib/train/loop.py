@@ -252,7 +252,7 @@ def checkpoint(
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
     }
-    with disk.whole(target) as folder:
+    with disk.atomic_path(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.seal(folder)

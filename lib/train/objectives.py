@@ -30,7 +30,7 @@ def predicting(
     alpha: the weight of the teacher's part, while that of the labels is 1 - alpha; without it both
     weights are 1.
     """
-    rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
+    rows, teacher = lesson.rows, lesson.teacher_logits if targets.kind != "hard" else None
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         logits = loop.outputs(model, batch)
@@ -63,7 +63,7 @@ def objective_of(
 
 def squared(lesson: Lesson, model: PreTrainedModel) -> nullcontext[loop.Loss]:
     """Return the objective that learns the teacher's logits by their mean squared error."""
-    teacher = lesson.told
+    teacher = lesson.teacher_logits
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         made = loop.outputs(model, batch).float()

@@ -91,11 +91,11 @@ class Masks(loop.Method):
         return {"penalty": self.weight * each.mean()}
 
     @torch.no_grad()
-    def kept(self) -> tuple[list[int], list[int]]:
+    def count_kept(self) -> tuple[list[int], list[int]]:
         """Return (how many weights of each masked matrix are kept now, how many it has)."""
         name = "parametrizations.weight.original"
         whole = [linear.get_parameter(name) for _, linear, _ in self.places]
-        kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
+        kept = [int(mask.count_kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
         return kept, [w.numel() for w in whole]
 
     @torch.no_grad()
@@ -109,7 +109,7 @@ class Masks(loop.Method):
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         self.model.eval()  # Masks are final in eval mode.
-        kept, total = (np.bincount(of_layer, counts) for counts in self.kept())
+        kept, total = (np.bincount(of_layer, counts) for counts in self.count_kept())
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
@@ -197,7 +197,7 @@ class Course(loop.Method):
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
         if step in self.edges:
-            kept, of = self.masks.kept() if self.masks else ([1], [1])
+            kept, of = self.masks.count_kept() if self.masks else ([1], [1])
             share = sum(kept) / sum(of)
         self.run.log(step, course={"gradient_norm": norms.tolist(), "kept_share": share})
 

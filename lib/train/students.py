@@ -177,7 +177,7 @@ def student(
     torch.manual_seed(stream(run.seed, "student"))
     if net is None:
         assert larger is not None
-        net = supernet.of(larger)
+        net = supernet.read_net(larger)
     model = supernet.build(net, cls, teacher.config, **config)
     linear = model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start and larger is not None:
@@ -225,7 +225,7 @@ def head(folder: Path, name: str) -> tuple[Tensor, Tensor]:
 def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
     """Return a classifier with copies of the weights of an encoder and of a head, in eval mode."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
-    model = supernet.build(supernet.of(encoder), cls, encoder.config, num_labels=labels)
+    model = supernet.build(supernet.read_net(encoder), cls, encoder.config, num_labels=labels)
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
@@ -273,13 +273,15 @@ class Parts(loop.Method):
 
     def __init__(self, student: PreTrainedModel, shared: Shared, seed: int) -> None:
         self.student, self.shared, self.seed = student, shared, seed
-        self.whole = from_json(supernet.of(student))
+        self.supernet = from_json(supernet.read_net(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)
         self.tables = tables(student.config, linear.out_features)
 
     def before(self, step: int, steps: int) -> None:
-        supernet.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
+        supernet.choose(
+            self.student, part(self.supernet, self.shared, self.seed, step, **self.tables)
+        )
 
     def finish(self) -> Json:
         supernet.choose(self.student)
