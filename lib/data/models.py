@@ -43,7 +43,10 @@ def fetch(name: str) -> Path:
                 convert(source / PICKLE, made / WEIGHTS)
             actual = disk.digest(made / WEIGHTS)
             if (expected := official_digests().get(f"models/{name}", actual)) != actual:
-                reason = f"the weights of {name} have sha256 {actual[:16]}..., expected {expected[:16]}..."
+                reason = (
+                    f"the weights of {name} have sha256 {actual[:16]}..., "
+                    f"expected {expected[:16]}..."
+                )
                 raise Refused(f"{reason}: fetch them again; nothing was stored")
             disk.seal(made)
     finally:

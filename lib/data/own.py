@@ -112,9 +112,9 @@ def _fetched(place: str) -> Path:
 def _chosen(place: str, rows: Table, column_names: list[str]) -> list[str]:
     """Return the names of the text columns, then of the label column.
 
-    place: the path of the data, for errors. rows: the training table. column_names: the columns that
-    the user named, if any; else they are recognised by their names. Raises Refused where they are
-    not one or two texts and a label.
+    place: the path of the data, for errors. rows: the training table. column_names: the columns
+    that the user named, if any; else they are recognised by their names. Raises Refused where they
+    are not one or two texts and a label.
     """
     header = [cell_text(name, place) for name in rows[0][1]]
     for name in column_names:
