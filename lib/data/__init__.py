@@ -124,8 +124,8 @@ def tasks(name: str) -> dict[str, Task]:
 
 def folder(name: str) -> tuple[Path, ...]:
     """Return the folder that a source reads; () for a source without a folder."""
-    own = FOLDERS[name]
-    return (paths.data_root() / own,) if own else ()
+    subfolder = FOLDERS[name]
+    return (paths.data_root() / subfolder,) if subfolder else ()
 
 
 def task(name: str, task_name: str) -> Task:
@@ -184,7 +184,7 @@ def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
     key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there is no
     official digest either, returns "absent" while planning, and else raises FileNotFoundError.
     """
-    told = official_digests().get(key)
+    official = official_digests().get(key)
     try:
         if not _look:
             raise FileNotFoundError(f"{key} is not looked at")
@@ -192,9 +192,9 @@ def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
     except FileNotFoundError:
         if _absent is not None:
             _absent.add(key)
-        elif told is None:
+        elif official is None:
             raise
-        return told or "absent"
+        return official or "absent"
 
 
 # ---- checkpoints ----
@@ -242,12 +242,12 @@ def current(function: F) -> F:
 
     @wraps(function)
     def call(name: str, task_name: str, *args: Any) -> Any:
-        there = source(name).files(task_name) if name == "own" else ()
-        return cached(tuple(map(disk.stamp, there)), name, task_name, *args)
+        user_files = source(name).files(task_name) if name == "own" else ()
+        return cached(tuple(map(disk.stamp, user_files)), name, task_name, *args)
 
-    kept: Any = call  # Checkers allow no attribute on a function.
-    kept.cache_clear = cached.cache_clear
-    return kept
+    wrapper: Any = call  # Checkers allow no attribute on a function.
+    wrapper.cache_clear = cached.cache_clear
+    return wrapper
 
 
 @current
@@ -260,14 +260,14 @@ def splits(name: str, task_name: str) -> dict[str, Split]:
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
-def one_split(name: str, task_name: str, wanted: str) -> Split:
-    """Return the split of a task with the name `wanted`. Raises FileNotFoundError where it is
-    absent."""
-    there = splits(name, task_name)
-    if wanted not in there:
-        lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
+def one_split(name: str, task_name: str, split_name: str) -> Split:
+    """Return the split of a task with the name `split_name`. Raises FileNotFoundError where it
+    is absent."""
+    task_splits = splits(name, task_name)
+    if split_name not in task_splits:
+        lacking = f"{name}/{task_name} has no split {split_name!r}, only {', '.join(task_splits)}"
         raise Absent(f"{lacking}: add its file under {paths.shown(paths.data_root())}")
-    return there[wanted]
+    return task_splits[split_name]
 
 
 def digest(
@@ -289,8 +289,10 @@ def digest(
 def of_rows(name: str, task_name: str) -> str:
     """Return the digest of a task's rows; for a user's file it covers the class names or the
     scale of the scores too."""
-    own = task(name, task_name) if name == "own" else None
-    return digest(splits(name, task_name), (own.labels or own.scale) if own else None)
+    user_task = task(name, task_name) if name == "own" else None
+    return digest(
+        splits(name, task_name), (user_task.labels or user_task.scale) if user_task else None
+    )
 
 
 def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
@@ -304,11 +306,11 @@ def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
         return own_at_hand(name, task_name)
     places = [place for root in folder(name) for place in (root, root / task_name)]
     changed = [disk.stamp(place) for place in places if place.exists()]
-    found, absent = looked_for(name, task_name, *changed)
+    summary, absent = looked_for(name, task_name, *changed)
     if absent:
         raise Absent(absent)
-    assert found is not None
-    return found
+    assert summary is not None
+    return summary
 
 
 @current
@@ -323,16 +325,20 @@ def looked_for(name: str, task_name: str, *_: object) -> tuple[tuple[str, list[s
     Digest and names are noted on disk until a file of the source or of this package changes:
     reading every task takes seconds, and each command asks for most of them.
     """
-    there = [path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()]
+    source_files = [
+        path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()
+    ]
 
     def read() -> list[str]:
         return [of_rows(name, task_name), *splits(name, task_name)]
 
     try:
-        found, *names = disk.remembered(["rows", name, task_name], [*CODE, *there], read)
+        rows_digest, *names = disk.remembered(
+            ["rows", name, task_name], [*CODE, *source_files], read
+        )
     except FileNotFoundError as error:
         return None, str(error)
-    return (found, names), ""
+    return (rows_digest, names), ""
 
 
 def describe(
@@ -363,11 +369,11 @@ def describe(
       the pool is all training rows that share no text with them. Raises Refused where the pool
       has fewer than `rows` and `held_out`, and with `in_order`.
     """
-    key, told = f"{name}/{task_name}", official_digests()
+    key, digests = f"{name}/{task_name}", official_digests()
     task(name, task_name)
-    found = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
-    noted = told if found == told.get(key) else {}
-    body: Json = {"source": name, "task": task_name, "digest": found, "rows": rows}
+    rows_digest = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
+    noted = digests if rows_digest == digests.get(key) else {}
+    body: Json = {"source": name, "task": task_name, "digest": rows_digest, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if drawn and in_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
@@ -384,26 +390,30 @@ def describe(
         body["unseen"] = noted.get("/".join(map(str, place)))
         if not body["unseen"]:
             split = unseen_rows(name, task_name, beside, unseen, words)
-            own = {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
-            body["unseen"] = own | ({"words": words} if words else {})
+            unseen_entry = {
+                "rows": len(split),
+                "beside": beside,
+                "digest": digest({"unseen": split}),
+            }
+            body["unseen"] = unseen_entry | ({"words": words} if words else {})
     if drawn:
-        whole: Json | None = noted.get(pool_key(body))
-        if not whole:
+        drawn_entry: Json | None = noted.get(pool_key(body))
+        if not drawn_entry:
             split = pool(*pool_of(body))
-            whole = {"rows": len(split), "digest": digest({"pool": split})}
-        body["drawn"] = whole
-        enough(key, whole["rows"], rows or 0, held_out, "rows to draw from")
+            drawn_entry = {"rows": len(split), "digest": digest({"pool": split})}
+        body["drawn"] = drawn_entry
+        enough(key, drawn_entry["rows"], rows or 0, held_out, "rows to draw from")
     return {k: v for k, v in body.items() if v is not None}
 
 
-def enough(key: str, there: int, rows: int, held_out: int, kind: str = "") -> None:
-    """Raise Refused where fewer rows are `there` than are asked for.
+def enough(key: str, available: int, rows: int, held_out: int, kind: str = "") -> None:
+    """Raise Refused where fewer rows are `available` than are asked for.
 
     kind: what rows they are, for the message.
     """
-    if rows + held_out > there:
+    if rows + held_out > available:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
-        raise Refused(f"{asked}, which has {there}{f' {kind}' * bool(kind)}: ask for fewer")
+        raise Refused(f"{asked}, which has {available}{f' {kind}' * bool(kind)}: ask for fewer")
 
 
 def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
@@ -417,38 +427,38 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     and where drawn rows have no seed.
     """
     name, task_name = descriptor["source"], descriptor["task"]
-    key, there = f"{name}/{task_name}", dict(splits(name, task_name))
+    key, task_splits = f"{name}/{task_name}", dict(splits(name, task_name))
     check(key, of_rows(name, task_name), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
-    if told := descriptor.get("drawn"):
+    if drawn_entry := descriptor.get("drawn"):
         if seed is None:
             raise Refused(f"the rows of {key} are drawn by a seed: give `load` that of the run")
         train = pool(*pool_of(descriptor))
-        check(f"{key}, the rows to draw from,", digest({"pool": train}), told["digest"])
+        check(f"{key}, the rows to draw from,", digest({"pool": train}), drawn_entry["digest"])
     rows = descriptor.get("rows", len(train) - held)
     enough(key, len(train), rows, held)
     in_order = descriptor.get("in_order")
     order = np.arange(len(train)) if in_order else permuted(train)
-    if told:
+    if drawn_entry:
         assert seed is not None
         order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
     first = len(train) - held if in_order else rows
-    there["train"] = train.take(np.sort(order[:rows]))
+    task_splits["train"] = train.take(np.sort(order[:rows]))
     if held:
-        there["held_out"] = train.take(np.sort(order[first : first + held]))
+        task_splits["held_out"] = train.take(np.sort(order[first : first + held]))
     if "unseen" in descriptor:
-        there["unseen"] = described_unseen(descriptor)
-    return there
+        task_splits["unseen"] = described_unseen(descriptor)
+    return task_splits
 
 
-def check(what: str, actual: str, wanted: str) -> None:
+def check(what: str, actual: str, expected: str) -> None:
     """Raise Refused where the digest of local data is not the one that was described.
 
-    what: the name of the data in the message. actual: their digest. wanted: the described one.
+    what: the name of the data in the message. actual: their digest. expected: the described one.
     """
-    if actual != wanted:
+    if actual != expected:
         fix = "put the same data back, or ask for a new run"
-        raise Refused(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
+        raise Refused(f"{what} has digest {actual}; this run is of {expected}: {fix}")
 
 
 def permuted(split: Split) -> np.ndarray:
@@ -490,16 +500,24 @@ def unseen_rows(name: str, task_name: str, beside: int, count: int, words: int =
 
 def described_unseen(descriptor: Json) -> Split:
     """Return the unseen rows of a descriptor. Raises Refused where they have changed."""
-    name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
-    split = unseen_rows(name, task_name, told["beside"], told["rows"], told.get("words", 0))
-    check(f"{name}/{task_name}, its unseen rows,", digest({"unseen": split}), told["digest"])
+    name, task_name, unseen_entry = descriptor["source"], descriptor["task"], descriptor["unseen"]
+    split = unseen_rows(
+        name, task_name, unseen_entry["beside"], unseen_entry["rows"], unseen_entry.get("words", 0)
+    )
+    check(
+        f"{name}/{task_name}, its unseen rows,", digest({"unseen": split}), unseen_entry["digest"]
+    )
     return split
 
 
 def pool_of(descriptor: Json) -> tuple[Any, ...]:
     """Return the arguments of `pool` for a descriptor."""
-    told = descriptor.get("unseen") or {}
-    place = (told["beside"], told["rows"], told.get("words", 0)) if told.get("beside") else ()
+    unseen_entry = descriptor.get("unseen") or {}
+    place = (
+        (unseen_entry["beside"], unseen_entry["rows"], unseen_entry.get("words", 0))
+        if unseen_entry.get("beside")
+        else ()
+    )
     return descriptor["source"], descriptor["task"], *place
 
 
@@ -508,8 +526,8 @@ def pool_key(descriptor: Json) -> str:
 
     It names the digest of the unseen rows where these are training rows.
     """
-    told = descriptor.get("unseen") or {}
-    rest = [told["digest"]] if told.get("beside") else []
+    unseen_entry = descriptor.get("unseen") or {}
+    rest = [unseen_entry["digest"]] if unseen_entry.get("beside") else []
     return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
 
 
@@ -534,12 +552,12 @@ def judging(descriptor: Json) -> Arrays:
 
     Where `data/unseen/` has a file of these rows, the data themselves are not needed.
     """
-    name, task_name, told = descriptor["source"], descriptor["task"], descriptor["unseen"]
-    path = paths.UNSEEN / f"{told['digest']}.safetensors"
+    name, task_name, unseen_entry = descriptor["source"], descriptor["task"], descriptor["unseen"]
+    path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
     if path.exists():
         return load_file(path)
     check(f"{name}/{task_name}", of_rows(name, task_name), descriptor["digest"])
-    every = None if told["beside"] else one_split(name, task_name, "train")
+    every = None if unseen_entry["beside"] else one_split(name, task_name, "train")
     return left.judged(described_unseen(descriptor), one_split(name, task_name, "dev"), every)
 
 

@@ -36,11 +36,11 @@ def load(root: Path | str, kind: str = "files") -> Digits:
     """
     if kind == "bundled":
         return _bundled()
-    found = {}
+    digits = {}
     for split, stem in (("train", "train"), ("test", "t10k")):
         images = _read(Path(root), f"{stem}-images", 3)
-        found[split] = images, _read(Path(root), f"{stem}-labels", 1).astype(np.int64)
-    return found
+        digits[split] = images, _read(Path(root), f"{stem}-labels", 1).astype(np.int64)
+    return digits
 
 
 def describe(root: Path | str, kind: str) -> Json:
@@ -67,8 +67,8 @@ def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
     """
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
-        wanted = f"{name}-idx{dimensions}-ubyte is missing in {root}"
-        raise Absent(f"{wanted}; fix: put MNIST's four idx files there")
+        reason = f"{name}-idx{dimensions}-ubyte is missing in {root}"
+        raise Absent(f"{reason}; fix: put MNIST's four idx files there")
     body = path.read_bytes()
     try:
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
@@ -85,4 +85,6 @@ def _bundled() -> Digits:
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
     rows = {"train": np.sort(order[_BUNDLED_TEST:]), "test": np.sort(order[:_BUNDLED_TEST])}
-    return {name: (images[each], labels[each].astype(np.int64)) for name, each in rows.items()}
+    return {
+        name: (images[indices], labels[indices].astype(np.int64)) for name, indices in rows.items()
+    }

@@ -93,14 +93,14 @@ def table(path: Path, kind: str | None = None) -> Table:
     """
     kind = kind or path.suffix
     if kind in (".json", ".jsonl", ".parquet"):
-        found = _records(path)
+        rows = _records(path)
     elif kind == ".csv":
-        found = _csv(path)
+        rows = _csv(path)
     else:
-        found = [(f"{path}:{n}", line.split("\t")) for n, line in enumerate(read_lines(path), 1)]
-    if not found:
+        rows = [(f"{path}:{n}", line.split("\t")) for n, line in enumerate(read_lines(path), 1)]
+    if not rows:
         raise malformed(path, "no rows", "a header line, then one row a line")
-    return found
+    return rows
 
 
 def _csv(path: Path) -> Table:
@@ -147,23 +147,23 @@ def hub(name: str) -> dict[str, list[Json]]:
     """
     import datasets
 
-    parts, found = name.split("/"), {}
+    parts, by_split = name.split("/"), {}
     try:
         # A part of a data set is the only argument behind its name.
         # pyrefly: ignore[bad-argument-type]
-        there = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
+        dataset = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
     except Exception as error:  # The client's errors differ between versions and failures.
         fix = "check the network, or put its rows into a file by hand"
-        told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
-        raise ConnectionError(told) from error
-    for split, rows in there.items():
+        message = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
+        raise ConnectionError(message) from error
+    for split, rows in dataset.items():
         classes = {c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")}
-        found[split] = [
+        by_split[split] = [
             row | {column: names[row[column]] for column, names in classes.items()}
             for row in rows.to_list()
             if all(row[column] is not None and row[column] >= 0 for column in classes)
         ]
-    return found
+    return by_split
 
 
 def write_rows(path: Path, rows: Iterable[Json]) -> None:

@@ -28,7 +28,7 @@ def fetch(name: str) -> Path:
     OSError in one line where the hub cannot be reached. Raises Refused for an unknown name,
     where the weights are not the official ones, or where a pickle holds anything but tensors.
     """
-    name = {theirs: mine for mine, theirs in HUB.items()}.get(name, name)
+    name = {hub_name: local_name for local_name, hub_name in HUB.items()}.get(name, name)
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
@@ -41,12 +41,13 @@ def fetch(name: str) -> Path:
             _copy(source, made)
             if not (made / WEIGHTS).exists():
                 convert(source / PICKLE, made / WEIGHTS)
-            found = disk.digest(made / WEIGHTS)
-            if (wanted := official_digests().get(f"models/{name}", found)) != found:
-                told = (
-                    f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
+            actual = disk.digest(made / WEIGHTS)
+            if (expected := official_digests().get(f"models/{name}", actual)) != actual:
+                reason = (
+                    f"the weights of {name} have sha256 {actual[:16]}..., "
+                    f"expected {expected[:16]}..."
                 )
-                raise Refused(f"{told}: fetch them again; nothing was stored")
+                raise Refused(f"{reason}: fetch them again; nothing was stored")
             disk.seal(made)
     finally:
         if target.parent != paths.models_root():
@@ -78,8 +79,8 @@ def convert(source: Path, target: Path) -> None:
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
     except Exception as error:  # Errors of damaged files and forbidden contents are of many kinds.
-        told = f"{source.name} is no plain table of tensors ({type(error).__name__})"
-        raise Refused(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
+        reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
+        raise Refused(f"{reason}: it may be damaged; get the checkpoint as safetensors") from None
 
 
 def _download(name: str, folder: Path) -> Path:
@@ -87,9 +88,9 @@ def _download(name: str, folder: Path) -> Path:
     Raises OSError in one line."""
     from huggingface_hub import snapshot_download
 
-    wanted = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
+    options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
     try:
-        snapshot_download(HUB.get(name, name), **wanted)
+        snapshot_download(HUB.get(name, name), **options)
     except Exception as error:
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None

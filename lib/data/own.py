@@ -84,12 +84,12 @@ def _files(place: str) -> dict[str, Path]:
     where there is no training file."""
     path = Path(place)
     every = [(split, path / (name + end)) for name, split in SPLITS.items() for end in SUFFIXES]
-    found = {"train": path} if path.suffix in SUFFIXES else {}
-    found |= {split: file for split, file in every if file.is_file()}
-    if "train" not in found or not found["train"].is_file():
+    split_paths = {"train": path} if path.suffix in SUFFIXES else {}
+    split_paths |= {split: file for split, file in every if file.is_file()}
+    if "train" not in split_paths or not split_paths["train"].is_file():
         kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
         raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
-    return found
+    return split_paths
 
 
 def _fetched(place: str) -> Path:
@@ -99,34 +99,34 @@ def _fetched(place: str) -> Path:
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
         raise Refused(f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART")
     if not (folder := paths.DATA / "hub" / name).exists():
-        there = {split: rows for split, rows in hub(name).items() if rows}
-        if "train" not in there:
-            raise Refused(f"{name} has no split train, but {', '.join(there)}: name another")
+        by_split = {split: rows for split, rows in hub(name).items() if rows}
+        if "train" not in by_split:
+            raise Refused(f"{name} has no split train, but {', '.join(by_split)}: name another")
         with disk.atomic_path(folder) as made:
-            for split, rows in there.items():
+            for split, rows in by_split.items():
                 write_rows(made / f"{split}.jsonl", rows)
     return folder
 
 
 # ---- columns and labels ----
-def _chosen(place: str, rows: Table, wanted: list[str]) -> list[str]:
+def _chosen(place: str, rows: Table, column_names: list[str]) -> list[str]:
     """Return the names of the text columns, then of the label column.
 
-    place: the path of the data, for errors. rows: the training table. wanted: the columns that the
-    user named, if any; else they are recognised by their names. Raises Refused where they are
-    not one or two texts and a label.
+    place: the path of the data, for errors. rows: the training table. column_names: the columns
+    that the user named, if any; else they are recognised by their names. Raises Refused where they
+    are not one or two texts and a label.
     """
-    there = [cell_text(name, place) for name in rows[0][1]]
-    for name in wanted:
-        known(f"column of {place}", name, there)
-    label = next((name for name in there if name.lower() in LABELS), None)
-    others = [name for name in there if name.lower() not in IGNORED and name != label]
-    chosen = wanted or [*others, label or ""]
-    unlabelled = not wanted and label is None
-    if unlabelled or len(chosen) not in (2, 3) or any(there.count(n) > 1 for n in chosen):
-        found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
+    header = [cell_text(name, place) for name in rows[0][1]]
+    for name in column_names:
+        known(f"column of {place}", name, header)
+    label = next((name for name in header if name.lower() in LABELS), None)
+    others = [name for name in header if name.lower() not in IGNORED and name != label]
+    chosen = column_names or [*others, label or ""]
+    unlabelled = not column_names and label is None
+    if unlabelled or len(chosen) not in (2, 3) or any(header.count(n) > 1 for n in chosen):
+        listing, fix = ", ".join(map(short, header)), f"name them: {Path(place).name}: TEXT, LABEL"
         expected = f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
-        raise malformed(place, f"columns {found}", expected, fix)
+        raise malformed(place, f"columns {listing}", expected, fix)
     return chosen
 
 
@@ -146,28 +146,30 @@ def _read(line: str) -> tuple[Task, dict[str, Split]]:
 def _parsed(place: str, columns: str, *_: object) -> tuple[Task, dict[str, Split]]:
     """Return (Task, {split name: Split}) of a user's files. Raises Refused where a row is
     malformed or where there are too few."""
-    if not columns and (found := _questions(place)):
+    if not columns and (splits := _questions(place)):
         task = Task(place, True, (), ("span_f1", "exact"), True)
     else:
         tables = {split: table(path) for split, path in _files(place).items()}
-        wanted = columns.split(", ") if columns else []
-        *texts, label = chosen = _chosen(place, tables["train"], wanted)
+        column_names = columns.split(", ") if columns else []
+        *texts, label = chosen = _chosen(place, tables["train"], column_names)
         layout = {"texts": [[name] for name in texts], "label": [label]}
         lined = {split: read.rows(rows, layout) for split, rows in tables.items()}
         labels, scale, code = _coded(place, label, sum(lined.values(), []))
-        found = {split: read.split_of(rows, labels, code) for split, rows in lined.items()}
+        splits = {split: read.split_of(rows, labels, code) for split, rows in lined.items()}
         metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
         task = Task(f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, scale=scale)
-    if (count := len({*_texts(found["train"])})) < LEAST:
+    if (count := len({*_texts(splits["train"])})) < LEAST:
         raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
-    return task, found if "dev" in found else found | _drawn(found["train"])
+    return task, splits if "dev" in splits else splits | _drawn(splits["train"])
 
 
 def _questions(place: str) -> dict[str, Split] | None:
     """Return {split name: Split} of files in SQuAD's layout; None where a file is in another."""
-    there = _files(place).items()
-    if all(path.suffix == ".json" and '"paragraphs"' in path.read_text() for _, path in there):
-        return {split: squad.split("SQuAD2", [path]) for split, path in there}
+    split_paths = _files(place).items()
+    if all(
+        path.suffix == ".json" and '"paragraphs"' in path.read_text() for _, path in split_paths
+    ):
+        return {split: squad.split("SQuAD2", [path]) for split, path in split_paths}
 
 
 def _texts(rows: Split) -> list[tuple[str, str]]:
@@ -184,26 +186,26 @@ def _coded(
     ValueError with the row where a label among scores is no finite number, or where a class is
     called "nan". Raises it too where there are fewer than two different labels, or too many.
     """
-    there = {row.label for row in rows}
-    numbers = {label: n for label in there if (n := number(label)) is not None}
+    labels = {row.label for row in rows}
+    numbers = {label: n for label in labels if (n := number(label)) is not None}
     scores = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
-    scores = scores and 2 * len(numbers) > len(there)
+    scores = scores and 2 * len(numbers) > len(labels)
     for row in rows:
         value = numbers.get(row.label, None if scores else 0.0)
         if value is None or not abs(value) < 1e30:
             kind = "a finite number, as others are" if scores else "the name of a class"
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
-    different = set(numbers.values()) if scores else there
+    different = set(numbers.values()) if scores else labels
     most = len(rows) if scores else min(MOST_CLASSES, len(rows) // 2)
     if not 2 <= len(different) <= most:
-        found = f"{len(different)} different labels, such as {short(min(there))}"
+        fault = f"{len(different)} different labels, such as {short(min(labels))}"
         fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
         kinds = f"2 to {MOST_CLASSES} classes, or numbers"
-        raise malformed(f"{place}, column {column}", found, kinds, fix)
+        raise malformed(f"{place}, column {column}", fault, kinds, fix)
     if scores:
         low, high = min(numbers.values()), max(numbers.values())
         return (), (low, high), lambda row: 5 * (numbers[row.label] - low) / (high - low)
-    names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
+    names = tuple(sorted(labels, key=lambda text: (numbers.get(text, 0), text)))
     return names, Task.scale, lambda row: names.index(row.label)
 
 

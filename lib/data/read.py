@@ -63,13 +63,13 @@ def files(task: str, root: Path | str) -> dict[str, list[Path]]:
     """
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
-    found = {split: _choices(folder / name) for split, name in layout["files"].items()}
-    if not any(found.values()):
+    split_paths = {split: _choices(folder / name) for split, name in layout["files"].items()}
+    if not any(split_paths.values()):
         names = ", ".join(layout["files"].values())
         fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
-        told = f"{folder} has no rows of {task}; expected {names}"
-        raise Absent(f"{told}; fix: {fix}put them there by hand (data/README.md)")
-    return {split: chosen for split, chosen in found.items() if chosen}
+        reason = f"{folder} has no rows of {task}; expected {names}"
+        raise Absent(f"{reason}; fix: {fix}put them there by hand (data/README.md)")
+    return {split: chosen for split, chosen in split_paths.items() if chosen}
 
 
 def fetch(task: str, root: Path | str) -> Path:
@@ -78,14 +78,14 @@ def fetch(task: str, root: Path | str) -> Path:
     root: the folder of the task's source. Raises Refused for a task without a data set on the
     hub, or where the hub lacks a split.
     """
-    known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
+    known("task of the hub", task, [name for name, row in LAYOUTS.items() if "hub" in row])
     layout = LAYOUTS[task]
-    folder, found = Path(root) / layout["folder"], hub(layout["hub"])
+    folder, by_split = Path(root) / layout["folder"], hub(layout["hub"])
     for split, name in layout["files"].items():
-        of = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        rows = found.get(of) or found.get(f"{of}_matched")
+        hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
+        rows = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
         if not rows:
-            raise Refused(f"the hub's {task} has no split {of}, but {', '.join(found)}")
+            raise Refused(f"the hub's {task} has no split {hub_split}, but {', '.join(by_split)}")
         write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
@@ -103,22 +103,22 @@ class Row(NamedTuple):
 def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {split name: Split} of a task. Raises FileNotFoundError where it has no file, and
     ValueError with file and line where a row is malformed."""
-    there, layout = files(task, root), LAYOUTS[task]
+    split_paths, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
-        return {split: squad.split(task, paths) for split, paths in there.items()}
+        return {split: squad.split(task, paths) for split, paths in split_paths.items()}
     parted = {
         split: [row for path in paths for row in rows(table(path), layout)]
-        for split, paths in there.items()
+        for split, paths in split_paths.items()
     }
-    if whole := parted.get("all"):
-        parted = {name: [r for r in whole if r.first == part] for part, name in PARTS.items()}
-        if sum(map(len, parted.values())) < len(whole) or not all(parted.values()):
-            counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
-            counts = f"{counts} of {len(whole)} rows"
-            raise malformed(there["all"][0], counts, "tr, va or te before each")
+    if all_rows := parted.get("all"):
+        parted = {name: [r for r in all_rows if r.first == part] for part, name in PARTS.items()}
+        if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
+            counts = ", ".join(f"{len(split_rows)} {name}" for name, split_rows in parted.items())
+            counts = f"{counts} of {len(all_rows)} rows"
+            raise malformed(split_paths["all"][0], counts, "tr, va or te before each")
     if task == "WordContent":  # The classes are the sorted words of the training rows.
         layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
-    return {split: _official(found, layout) for split, found in parted.items()}
+    return {split: _official(split_rows, layout) for split, split_rows in parted.items()}
 
 
 def unseen(task: str, root: Path | str) -> Split:
@@ -136,15 +136,18 @@ def rows(table: Table, layout: Json) -> list[Row]:
     """
     (place, head), body = table[0], table[1:]
     head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
-    at = [next((head.index(name) for name in each if name in head), -1) for each in names]
-    lacking = [each[0] for each, i in zip(names, at, strict=True) if i < 0]
+    positions = [
+        next((head.index(name) for name in alternatives if name in head), -1)
+        for alternatives in names
+    ]
+    lacking = [alternatives[0] for alternatives, i in zip(names, positions, strict=True) if i < 0]
     width, more, torn = len(head), False, layout.get("torn", 0)
     if lacking and (bare := layout.get("bare")):
-        at, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
+        positions, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
     elif lacking:
-        found = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
-        raise malformed(place, found, "the names of the columns", "add a header line")
-    found = []
+        fault = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
+        raise malformed(place, fault, "the names of the columns", "add a header line")
+    parsed_rows = []
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
@@ -153,15 +156,15 @@ def rows(table: Table, layout: Json) -> list[Row]:
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             raise malformed(place, given, f"{width} as in the first line", fix)
-        *texts, label = (cell_text(cells[i], place) for i in at)
-        whole = any(texts) if layout.get("empty") else all(texts)
-        if not whole or not label:
+        *texts, label = (cell_text(cells[i], place) for i in positions)
+        has_texts = any(texts) if layout.get("empty") else all(texts)
+        if not has_texts or not label:
             given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
             raise malformed(place, given, "texts and a label", "fill it in or drop it")
-        found.append(Row(place, texts, label, cell_text(cells[0], place)))
-    if not found:
+        parsed_rows.append(Row(place, texts, label, cell_text(cells[0], place)))
+    if not parsed_rows:
         raise malformed(place, "no rows", "one row a line")
-    return found
+    return parsed_rows
 
 
 def split_of(rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], float]) -> Split:

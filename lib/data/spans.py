@@ -67,7 +67,7 @@ def features(
     coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
     passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
     spots = [np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]]
-    found = []
+    windows = []
     for row, text in enumerate(split.b):
         question, passage = questions[row][:max_query], passages[place[text]]
         head, spot = [*before, *question, *between], spots[place[text]]
@@ -85,13 +85,13 @@ def features(
             kinds = np.repeat(np.array(types, np.int32), [len(head), len(ids) - len(head)])
             inside, shift = start <= begin <= last < end, len(head) - start
             label = (begin + shift, last + shift) if inside else (0, 0)
-            found.append((ids, kinds, label, row, len(head), spot[start:end], most))
-    ids, kinds, labels, rows, firsts, offsets, fullest = map(list, zip(*found, strict=True))
+            windows.append((ids, kinds, label, row, len(head), spot[start:end], most))
+    ids, kinds, labels, rows, firsts, offsets, fullest = map(list, zip(*windows, strict=True))
     columns = {"input_ids": ids}
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = kinds
-    told = np.array(labels, np.int64), np.array(rows), np.array(firsts)
-    return Features(columns, *told, offsets, fullest)
+    fields = np.array(labels, np.int64), np.array(rows), np.array(firsts)
+    return Features(columns, *fields, offsets, fullest)
 
 
 def texts(split: Split, places: np.ndarray) -> list[str]:
@@ -123,8 +123,8 @@ def best_places(
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
-    told = features.columns["input_ids"], features.row, features.first, features.offsets
-    for w, (ids, row, first, spot) in enumerate(zip(*told, strict=True)):
+    fields = features.columns["input_ids"], features.row, features.first, features.offsets
+    for w, (ids, row, first, spot) in enumerate(zip(*fields, strict=True)):
         start, end = (np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits))
         if np.isnan([start, end]).any():
             raise Refused(f"the logits of window {w} are not numbers: the model diverged")

@@ -26,10 +26,10 @@ def split(task: str, paths: Sequence[Path]) -> Split:
             for question in _questions(path):
                 text, passage = question["question"].strip(), question["context"]
                 answers = _answers(question["answers"])
-                right = all(said and passage.find(said, at) == at for said, at in answers)
+                right = all(said and passage.find(said, start) == start for said, start in answers)
                 if not right or (task == "SQuAD1" and not answers):
-                    found = f"question {question['id']!r} has the answers {answers!r:.80}"
-                    raise malformed(path, found, "text that begins there in the passage")
+                    fault = f"question {question['id']!r} has the answers {answers!r:.80}"
+                    raise malformed(path, fault, "text that begins there in the passage")
                 rows.append((text, passage, answers))
         except (AttributeError, KeyError, TypeError) as error:
             layout = "SQuAD's layout, data[].paragraphs[].qas[]"
@@ -37,18 +37,18 @@ def split(task: str, paths: Sequence[Path]) -> Split:
     if not rows:
         raise malformed(paths[0], "no questions", "some")
     a, b, answers = map(list, zip(*rows, strict=True))
-    y = [(each[0][1], each[0][1] + len(each[0][0])) if each else (-1, -1) for each in answers]
-    accepted = [[text for text, _ in each] for each in answers]
+    y = [(pairs[0][1], pairs[0][1] + len(pairs[0][0])) if pairs else (-1, -1) for pairs in answers]
+    accepted = [[text for text, _ in pairs] for pairs in answers]
     return Split(a, b, np.array(y, np.int64), np.arange(len(a)), accepted)
 
 
 def _questions(path: Path) -> Iterator[Json]:
     """Yield each question of a file, with its passage under "context"."""
-    whole = parsed(path)
+    content = parsed(path)
     if path.suffix == ".jsonl":
-        yield from whole
+        yield from content
         return
-    for article in whole["data"]:
+    for article in content["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
                 yield {"context": paragraph["context"], **question}
@@ -61,4 +61,4 @@ def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
     """
     if isinstance(cell, dict):
         return list(zip(cell["text"], cell["answer_start"], strict=True))
-    return [(each["text"], each["answer_start"]) for each in cell]
+    return [(answer["text"], answer["answer_start"]) for answer in cell]

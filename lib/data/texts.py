@@ -36,14 +36,14 @@ def files(name: str) -> list[Path]:
     name: one corpus, or several joined by "+".
     """
     chosen = []
-    for each in name.split("+"):
-        known("text corpus", each, TEXTS)
-        folder = paths.data_root() / each
-        there = sorted(folder.glob("*.txt"))
-        if not there:
+    for corpus in name.split("+"):
+        known("text corpus", corpus, TEXTS)
+        folder = paths.data_root() / corpus
+        text_files = sorted(folder.glob("*.txt"))
+        if not text_files:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
             raise Absent(f"no text under {paths.shown(folder)}: {fix}")
-        chosen += [path for path in there if "train" in path.name] or there
+        chosen += [path for path in text_files if "train" in path.name] or text_files
     return chosen
 
 

@@ -90,10 +90,10 @@ def _well_formed(
 def _events(rng: Random, count: int = 1) -> list[Event]:
     """Draw `count` events with an agent and a patient; no two of these nouns mean the same."""
     while True:
-        found = [sample_event(rng, passive=True) for _ in range(count)]
-        nouns = [e.noun for p in found for e in (p.agent, p.patient) if e]
+        events = [sample_event(rng, passive=True) for _ in range(count)]
+        nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
         if not any(g.is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
-            return found
+            return events
 
 
 def _renamed(rng: Random, p: Event, slot: str) -> Event:
@@ -191,8 +191,8 @@ def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     if rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
-    found = (place, place + len(answer)) if label < 2 else (-1, -1)
-    return text(g.question(asked, role)), passage, found
+    span = (place, place + len(answer)) if label < 2 else (-1, -1)
+    return text(g.question(asked, role)), passage, span
 
 
 # ---- probing ----
@@ -229,8 +229,8 @@ def load(task: str) -> dict[str, Split]:
     All labels are equally frequent. No text of an evaluation split occurs in the training set.
     """
     seen, names = set(), list(ROWS[task])
-    found = {name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)}
-    return {name: found[name] for name in names}
+    splits = {name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)}
+    return {name: splits[name] for name in names}
 
 
 def _drawn(task: str, name: str, seen: set[str]) -> Split:
@@ -240,16 +240,16 @@ def _drawn(task: str, name: str, seen: set[str]) -> Split:
     Labels take turns, then the rows are shuffled.
     """
     rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
-    found: dict[Texts, tuple[float, Any]] = {}
-    while len(found) < ROWS[task][name]:
-        label = len(found) % (3 if task == "SQuAD2" else 2)
+    rows: dict[Texts, tuple[float, Any]] = {}
+    while len(rows) < ROWS[task][name]:
+        label = len(rows) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
-            found.setdefault(tuple(texts), (rng.random(), target))
-    seen.update(text for texts in found for text in texts)
-    order = sorted(list(found)[: JUDGED if name == "dev" else None], key=found.__getitem__)
+            rows.setdefault(tuple(texts), (rng.random(), target))
+    seen.update(text for texts in rows for text in texts)
+    order = sorted(list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__)
     a, *b = (list(column) for column in zip(*order, strict=True))
-    y = np.array([found[texts][1] for texts in order], np.int64)
+    y = np.array([rows[texts][1] for texts in order], np.int64)
     second, answers = b[0] if b else None, None
     if span:
         places = zip(b[0], y.tolist(), strict=True)

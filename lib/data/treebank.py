@@ -110,7 +110,7 @@ def read(path: Path | str) -> list[Sentence]:
     have lines of their own. Raises Refused with the file and the line behind a malformed
     sentence.
     """
-    path, found, rows, document = Path(path), [], [], None
+    path, sentences, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
             document = f"{line} {number}" if line.startswith("# newdoc") else document
@@ -119,13 +119,13 @@ def read(path: Path | str) -> list[Sentence]:
             rows += [] if re.fullmatch(r"\d+[-.]\d+", cells[0]) else [cells]
         elif rows:
             try:
-                found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
+                sentences.append(_sentence(rows, f"{path.name}: {document or len(sentences)}"))
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
                 raise malformed(place, fault, tree, MEND) from None
             rows = []
-    return found
+    return sentences
 
 
 def _sentence(rows: list[list[str]], document: str) -> Sentence:
@@ -147,10 +147,10 @@ def above(s: Sentence, i: int) -> list[int]:
 
     Where heads form a circle, more positions are returned than the sentence has words.
     """
-    found = [i]
-    while (i := s.heads[i]) != -1 and len(found) <= len(s.heads):
-        found.append(i)
-    return found
+    positions = [i]
+    while (i := s.heads[i]) != -1 and len(positions) <= len(s.heads):
+        positions.append(i)
+    return positions
 
 
 def depths(s: Sentence) -> list[int]:
@@ -160,8 +160,8 @@ def depths(s: Sentence) -> list[int]:
 
 # ---- what a tree says ----
 def _feature(sentence: Sentence, i: int, name: str) -> str | None:
-    found = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
-    return found and found.group(1)
+    match = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
+    return match and match.group(1)
 
 
 def _asked(
@@ -174,12 +174,12 @@ def _asked(
     highest clause is taken if all values agree.
     """
     words = [i for i, value in values.items() if sentence.kinds[i] == kind and value in _NAMES]
-    found = [i for i in words if main(i)]
-    if words and not found and len(set(values.values())) == 1:
+    candidates = [i for i in words if main(i)]
+    if words and not candidates and len(set(values.values())) == 1:
         level = depths(sentence)
-        found = [min(words, key=level.__getitem__)]
-    value = values[found[0]] if found else None
-    return (_NAMES[value], sentence.lemmas[found[0]]) if value else None
+        candidates = [min(words, key=level.__getitem__)]
+    value = values[candidates[0]] if candidates else None
+    return (_NAMES[value], sentence.lemmas[candidates[0]]) if value else None
 
 
 def tense(s: Sentence) -> tuple[str, str] | None:
@@ -220,8 +220,8 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
     marks = [i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"]
     subjects = {head for head, name in links if name in _SUBJECTS}
-    whole = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
-    if not whole or _QUOTES & set(words):
+    is_coordinated = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
+    if not is_coordinated or _QUOTES & set(words):
         return None
     [clause], [mark] = clauses, marks
     spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
@@ -248,8 +248,8 @@ class _World:
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                found = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
-                raise Absent(f"{found}; fix: put the files of one treebank there")
+                reason = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
+                raise Absent(f"{reason}; fix: put the files of one treebank there")
             for s in read(paths[0]):
                 if len(s.words) in LENGTHS:
                     pooled.setdefault(s.words, s)
@@ -280,8 +280,8 @@ class _World:
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
         if task == "WordContent":
             names = self.names[task]
-            found = [names.index(word) for word in map(str.lower, words) if word in names]
-            return Row(str(found[0]), " ".join(words), words) if len(found) == 1 else None
+            indices = [names.index(word) for word in map(str.lower, words) if word in names]
+            return Row(str(indices[0]), " ".join(words), words) if len(indices) == 1 else None
         if task == "Depth":
             bin = min(max(*depths(s), 3), 6) - 3
             return Row(TASKS[task].labels[bin], s.document, words, len(words))
@@ -292,21 +292,21 @@ class _World:
         if task == "OddManOut":
             return self._odd(s, words, rng)
         if task == "CoordinationInversion":  # The stratum tells which clause is longer.
-            found, longer = inverted(s) or (None, 0)
-            if found and label == "I":
-                words, longer = found, -longer
-            return Row(label, s.document, words, longer) if found else None
-        found = tense(s) if task == "Tense" else number(s, _RELATION[task])
-        return found and Row(*found, words)
+            swapped, longer = inverted(s) or (None, 0)
+            if swapped and label == "I":
+                words, longer = swapped, -longer
+            return Row(label, s.document, words, longer) if swapped else None
+        label_and_key = tense(s) if task == "Tense" else number(s, _RELATION[task])
+        return label_and_key and Row(*label_and_key, words)
 
     def _odd(self, s: Sentence, words: list[str], rng: Random) -> Row | None:
-        forms = [each for each in _forms(s) if self.times[each[0]] in _ODD]
+        forms = [pair for pair in _forms(s) if self.times[pair[0]] in _ODD]
         if not forms:
             return None
         form, i = rng.choice(forms)
         # Occurrences are drawn, so a frequent word replaces others more often than a rare one does.
         drawn = rng.choices(self.peers[self._like(form)], k=9)
-        others = [each for each in drawn if each[1] != s.lemmas[i]]
+        others = [pair for pair in drawn if pair[1] != s.lemmas[i]]
         if not others:
             return None
         label, lemma = rng.choice("CO"), s.lemmas[i]
@@ -350,16 +350,16 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     Raises FileNotFoundError where the three files are absent. Raises Refused with file and line
     where one is malformed, and where they have too few sentences.
     """
-    world, found = _World(Path(root)), []
+    world, records = _World(Path(root)), []
     import pandas as pd  # A plan without these files starts quicker without this import.
 
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         order = rng.random()
         if row := world.row(task, s, rng):
-            found.append((order, index, " ".join(row.words), row.label, row.key, row.stratum))
+            records.append((order, index, " ".join(row.words), row.label, row.key, row.stratum))
     columns = ("order", "index", "text", "label", "key", "stratum")
-    rows = pd.DataFrame(found, columns=columns).sort_values(["order", "index"])
+    rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
     rows["part"] = rows["key"].map(_parts(rows, task == "WordContent"))
     codes = {label: code for code, label in enumerate(TASKS[task].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
@@ -370,7 +370,7 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     for part in ("train", "dev", "test"):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
-            few = f"{root}: no {part} rows of every class of {task} in {len(found)} sentences"
+            few = f"{root}: no {part} rows of every class of {task} in {len(records)} sentences"
             raise Refused(f"{few}; fix: use a larger treebank")
         y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
         # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
@@ -383,11 +383,13 @@ def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
     by_label: whether the rows of each label are divided on their own. A frequent key goes to the
     training set; it would be too large a part of a small split.
     """
-    found = {}
+    split_by_key = {}
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
             share, large = filled / len(part), 1 < sizes[key] > 0.03 * len(part)
-            found[key] = "train" if large or share >= 0.3 else "dev" if share >= 0.15 else "test"
+            split_by_key[key] = (
+                "train" if large or share >= 0.3 else "dev" if share >= 0.15 else "test"
+            )
             filled += 0 if large else sizes[key]
-    return found
+    return split_by_key

@@ -43,7 +43,7 @@ class _Split(Protocol):
 
 def texts(split: _Split, row: int) -> list[Text]:
     """Return the texts of one row of a Split, each as its words."""
-    return [tuple(each[row].lower().split()) for each in (split.a, split.b) if each]
+    return [tuple(column[row].lower().split()) for column in (split.a, split.b) if column]
 
 
 def words(split: _Split) -> np.ndarray:
@@ -67,35 +67,35 @@ def short(every: Iterable[Text]) -> set[Text]:
     return {text for text in every if len(text) < WORDS}
 
 
-def within(text: Text, whole: set[Text]) -> list[Text]:
-    """Return the parts of a text that are, as a whole, one of the short texts `whole`."""
-    return [part for part in parts(text, *range(1, WORDS)) if part in whole]
+def within(text: Text, short_texts: set[Text]) -> list[Text]:
+    """Return the parts of a text that are, as a whole, one of the short texts."""
+    return [part for part in parts(text, *range(1, WORDS)) if part in short_texts]
 
 
 def apart(split: _Split, taken: Iterable[int], rest: Iterable[int], count: int) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`, or fewer
     where there are no more. Rows are given and returned as positions in the Split."""
-    found = [text for row in taken for text in texts(split, row)]
-    there = {part for text in found for part in parts(text, *range(1, WORDS + 1))}
-    whole = short(found)
+    taken_texts = [text for row in taken for text in texts(split, row)]
+    taken_parts = {part for text in taken_texts for part in parts(text, *range(1, WORDS + 1))}
+    short_texts = short(taken_texts)
 
     def shares(text: Text) -> bool:
         few = len(text) < WORDS
-        return not there.isdisjoint(marks(text)) or (few and bool(within(text, whole)))
+        return not taken_parts.isdisjoint(marks(text)) or (few and bool(within(text, short_texts)))
 
     new = (row for row in rest if not any(map(shares, texts(split, row))))
     return list(islice(new, count))
 
 
-def clusters(*splits: _Split, whole: bool = False) -> np.ndarray:
+def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
 
-    Rows that share text are in one cluster, and so are rows that a chain of such rows links. whole:
-    whether only equal texts count as shared.
+    Rows that share text are in one cluster, and so are rows that a chain of such rows links.
+    only_equal: whether only equal texts count as shared.
     """
-    found = [texts(split, row) for split in splits for row in range(len(split))]
-    few = short(text for each in found for text in each)
-    parent = list(range(len(found)))
+    rows = [texts(split, row) for split in splits for row in range(len(split))]
+    few = short(text for row_texts in rows for text in row_texts)
+    parent = list(range(len(rows)))
     first: dict[Text, int] = {}
 
     def root(row: int) -> int:
@@ -103,11 +103,11 @@ def clusters(*splits: _Split, whole: bool = False) -> np.ndarray:
             parent[row] = row = parent[parent[row]]
         return row
 
-    for row, each in enumerate(found):
-        for text in each:
-            for mark in [text] if whole else marks(text) + within(text, few):
+    for row, row_texts in enumerate(rows):
+        for text in row_texts:
+            for mark in [text] if only_equal else marks(text) + within(text, few):
                 parent[root(row)] = root(first.setdefault(mark, row))
-    return np.unique([root(row) for row in range(len(found))], return_inverse=True)[1]
+    return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
 
 
 def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
@@ -120,7 +120,7 @@ def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     """
     seen = {text for row in range(len(train)) for text in texts(train, row)} if train else set()
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
-    kept = np.flatnonzero(new & (words(split) >= LONG))
-    cluster = clusters(dev, split.take(kept), whole=train is not None)
+    positions = np.flatnonzero(new & (words(split) >= LONG))
+    cluster = clusters(dev, split.take(positions), only_equal=train is not None)
     lengths = np.concatenate([words(dev), words(split)])
-    return {"labels": split.y, "judged": kept, "cluster": cluster, "words": lengths}
+    return {"labels": split.y, "judged": positions, "cluster": cluster, "words": lengths}
