@@ -32,12 +32,12 @@ def augment(run: Draft, data: Json, augment: Json, numerics: Json) -> dict[str, 
     split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
-    found, report = candidates(run, texts, source, options.candidates, arithmetic)
+    candidate_ids, report = candidates(run, texts, source, options.candidates, arithmetic)
     counts = []
     folder = run.folder / "model"
     folder.mkdir(exist_ok=True)
     with open(folder / "variants.jsonl", "w") as file:
-        for made in variants(split, source, found, options, run.seed):
+        for made in variants(split, source, candidate_ids, options, run.seed):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
             run.progress(0.9 + 0.1 * len(counts) / len(split))
@@ -54,15 +54,17 @@ def candidates(
     once.
     """
     unique = list(dict.fromkeys(texts))
-    found, near, words_seen, one_piece = {}, {}, 0, 0
+    candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        there = words.candidates(part, source, count, numerics, near)
-        found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
-        words_seen += len(there["ids"])
-        one_piece += int(there["one_piece"])
+        arrays = words.candidates(part, source, count, numerics, near)
+        candidate_ids |= zip(
+            part, np.split(arrays["ids"], np.cumsum(arrays["sizes"])[:-1]), strict=True
+        )
+        words_seen += len(arrays["ids"])
+        one_piece += int(arrays["one_piece"])
         run.progress(0.9 * (start + len(part)) / len(unique))
-    return found, {
+    return candidate_ids, {
         "sentences": len(unique),
         "words": words_seen,
         "one_piece": one_piece / max(1.0, words_seen),

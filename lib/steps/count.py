@@ -18,10 +18,10 @@ def count(run: Draft, config: Json, tokens: int, labels: int) -> dict[str, int]:
     of one row. PyTorch counts these under eager attention: matrix products and convolutions, where
     one multiply-accumulate is two FLOPs.
     """
-    whole = transformers.AutoConfig.for_model(**config, num_labels=labels)
+    configuration = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
-        model = cls.from_config(whole, attn_implementation="eager").eval()
+        model = cls.from_config(configuration, attn_implementation="eager").eval()
         # The mask has all four axes: the framework would read a shorter one, and tensors of this
         # device have no values.
         inputs = {

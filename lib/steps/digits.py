@@ -36,26 +36,26 @@ def digits(
     "inputs" are `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
     """
     loop.options(numerics)
-    options, wanted = Perceptron(**perceptron), Gates(**gates)
-    found = images_of.described(paths.data_root() / "mnist", images)
+    options, gate_options = Perceptron(**perceptron), Gates(**gates)
+    arrays = images_of.described(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.device()) for part in split]
-        for name, split in found.items()
+        for name, split in arrays.items()
     }
     shape = splits["train"][0].shape[1:]
     pixels = shape.numel()
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
-    search = train(run, network, splits["train"], wanted, options)
+    search = train(run, network, splits["train"], gate_options, options)
     metrics, alphas, curve = search.land()
-    kept = search.control.on(alphas)
+    selected = search.control.on(alphas)
     run.save_arrays(
-        "inputs", kept=kept.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve
+        "inputs", kept=selected.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve
     )
     return metrics | {
-        "accuracy": accuracy(network, splits["test"], kept, options, run.seed),
-        "pixels": int(kept[:pixels].sum()),
-        "noise": int(kept[pixels:].sum()),
+        "accuracy": accuracy(network, splits["test"], selected, options, run.seed),
+        "pixels": int(selected[:pixels].sum()),
+        "noise": int(selected[pixels:].sum()),
         "steps": len(curve),
     }
 
@@ -105,10 +105,14 @@ def train(
 
 @torch.inference_mode()
 def accuracy(
-    network: nn.Module, split: list[torch.Tensor], kept: np.ndarray, options: Perceptron, seed: int
+    network: nn.Module,
+    split: list[torch.Tensor],
+    selected: np.ndarray,
+    options: Perceptron,
+    seed: int,
 ) -> float:
     """Return the share of the images that are classified right by the kept inputs [N] alone."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
-    batch = inputs_of(pixels, options, generator) * torch.from_numpy(kept).to(labels.device)
+    batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(labels.device)
     return (network(batch).argmax(1) == labels).double().mean().item()

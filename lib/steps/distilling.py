@@ -73,9 +73,9 @@ class Mended(loop.Method):
     def finish(self) -> dict[str, float]:
         curve = self.run.logged("curve")
         self.run.save_arrays("curve", **curve)
-        told = {"distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())}
+        metrics = {"distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())}
         moved = {"taps_moved": float(abs(self.taps() - self.first).mean())} if self.kernels else {}
-        return told | moved
+        return metrics | moved
 
 
 def matches(
@@ -103,11 +103,11 @@ def objective_of(
     The teacher runs beside the student or, with the input `states`, its states come from disk.
     States on disk are those of the plain rows, without padding.
     """
-    wanted = matches(student, teacher, options)
+    comparisons = matches(student, teacher, options)
     if "states" not in lesson.run.inputs:
-        return imitating(student, teacher, wanted, lesson.numerics)
+        return imitating(student, teacher, comparisons, lesson.numerics)
     path = lesson.run.inputs["states"].model / "states.safetensors"
-    return matching(student, states_on_disk(path, len(layers(teacher))), wanted)
+    return matching(student, states_on_disk(path, len(layers(teacher))), comparisons)
 
 
 def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) -> None:

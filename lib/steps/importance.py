@@ -33,8 +33,8 @@ def importance(lesson: Lesson, importance: Json) -> dict[str, int]:
     split = lesson.splits[options.split]
     rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, lesson.span)
     rank = by_method if options.by else scores
-    found = rank(model, rows, options, lesson.numerics, run.progress)
-    run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())
+    ranking = rank(model, rows, options, lesson.numerics, run.progress)
+    run.save_arrays("scores", heads=ranking[0].numpy(), neurons=ranking[1].numpy())
     return {"examples": len(rows), "outputs": lesson.task.outputs}
 
 
@@ -77,8 +77,8 @@ def scores(
                 before = running or [0] * len(gradients)
                 gradients = running = [a + b for a, b in zip(gradients, before, strict=True)]
             for l in range(len(layers)):
-                own = slice(4 * l, 4 * l + 4)
-                (_, w1, b1, w2), (factor, g1, gb, g2) = watched[own], gradients[own]
+                indices = slice(4 * l, 4 * l + 4)
+                (_, w1, b1, w2), (factor, g1, gb, g2) = watched[indices], gradients[indices]
                 head_total[l] += factor.abs().float().cpu()
                 neuron_total[l] += ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
                 neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()

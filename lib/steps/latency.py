@@ -44,7 +44,7 @@ def latency(
     """
     arithmetic = loop.options(numerics)
     torch.manual_seed(run.seed)
-    made = {name: encoder(told) for name, told in (models or {}).items()}
+    made = {name: encoder(description) for name, description in (models or {}).items()}
     made |= {
         name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
         for name, source in sorted(run.inputs.items())
@@ -66,10 +66,10 @@ def latency(
     run.save_arrays("times", **times)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
-        for kind, each in times.items():
+        for kind, seconds in times.items():
             for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
-                result[f"{name}.{kind}_ms{end}"] = np.percentile(1e3 * each[line], share)
-            result[f"{name}.{kind}_speedup"] = np.median(each[base] / each[line])
+                result[f"{name}.{kind}_ms{end}"] = np.percentile(1e3 * seconds[line], share)
+            result[f"{name}.{kind}_speedup"] = np.median(seconds[base] / seconds[line])
         result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 

@@ -47,13 +47,13 @@ def maps(
     for name, states in seen.items():
         for place, what in enumerate(("attention", "output")):
             shown = [states[i][place] for i in rows]
-            shape = np.max([each.shape for each in shown], 0)
+            shape = np.max([array.shape for array in shown], 0)
             arrays[f"{what}.{name}"] = padded = np.zeros((len(rows), *shape), np.float32)
-            for line, each in zip(padded, shown, strict=True):
-                line[tuple(map(slice, each.shape))] = each
+            for line, array in zip(padded, shown, strict=True):
+                line[tuple(map(slice, array.shape))] = array
         if name != "reference":
-            found = similarity(reference[:examples], states[:examples])
-            result |= {f"{name}.{key}": value for key, value in found.items()}
+            metrics = similarity(reference[:examples], states[:examples])
+            result |= {f"{name}.{key}": value for key, value in metrics.items()}
     run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
     return result
 
@@ -91,6 +91,6 @@ def similarity(
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}
     result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
-    outputs = (np.concatenate([output for _, output in each]) for each in (reference, states))
+    outputs = (np.concatenate([output for _, output in rows]) for rows in (reference, states))
     result["cka"] = cka(*outputs)
     return {name: float(value) for name, value in result.items()}

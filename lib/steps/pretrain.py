@@ -82,9 +82,9 @@ def passages(texts: list[str], seed: int) -> tuple[list[str], list[str], np.ndar
     second, follows = list(rest), np.zeros(len(rest), np.int64)
     bags = [set(b.split()) for b in rest]
     for i in range(0, len(rest), 2):
-        own = set(first[i].split())
+        first_bag = set(first[i].split())
         others = random.integers(len(rest), size=8)
-        best = max(others, key=lambda j: len(own & bags[j]) / len(bags[j]))
+        best = max(others, key=lambda j: len(first_bag & bags[j]) / len(bags[j]))
         second[i], follows[i] = rest[best], int(rest[best] != rest[i])
     return [one + " ." for one in first], second, follows
 
@@ -120,12 +120,12 @@ def masked_words(
     """
 
     def loss(batch: dict[str, torch.Tensor], rows: np.ndarray) -> dict[str, torch.Tensor]:
-        masked, wanted, chosen = mask(batch, tokenizer, objective)
+        masked, true_ids, chosen = mask(batch, tokenizer, objective)
         out = base(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
         which = network.cls.seq_relationship(out.pooler_output).float()
         parts = {
-            "masked": functional.cross_entropy(words.float(), wanted),
+            "masked": functional.cross_entropy(words.float(), true_ids),
             "next": functional.cross_entropy(which, follows[rows].to(which.device)),
         }
         return {"loss": parts["masked"] + parts["next"], **parts}

@@ -18,15 +18,17 @@ def random_architecture(run: Draft, gates: Json) -> Json:
     """
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
-    if found := run.inputs.get("search"):
-        on = control.random_of_sizes(sizes, numbers(found.metrics["architecture"], sizes), run.seed)
+    if search := run.inputs.get("search"):
+        on = control.random_of_sizes(
+            sizes, numbers(search.metrics["architecture"], sizes), run.seed
+        )
     else:
         on = control.random_architecture(options, sizes, cost, run.seed)
-    flops, whole = cost(control.Control(options, sizes, cost).sums(on)), cost(sizes)
+    flops, full_flops = cost(control.Control(options, sizes, cost).sums(on)), cost(sizes)
     return {
         "architecture": architecture(sizes, on),
         "target": options.ratio,
-        "ratio": flops / whole,
+        "ratio": flops / full_flops,
         "flops": flops,
-        "whole_flops": whole,
+        "whole_flops": full_flops,
     }

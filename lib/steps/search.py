@@ -61,8 +61,8 @@ def search(
     start = run.inputs["start"].model
     projection = students.projection(start)
     assert projection is not None
-    told = students.tables(backbone.load(start)[0].config, len(projection[0]))
-    where = from_json({"start": net, "tables": told} | space)
+    tables = students.tables(backbone.load(start)[0].config, len(projection[0]))
+    where = from_json({"start": net, "tables": tables} | space)
     path = run.folder / "history.jsonl"
     history = engine.search(where, evaluate, options, run.seed, path, run.progress)
     best = engine.best(history)
@@ -82,7 +82,7 @@ def handed(where: Space, net: Net) -> Json:
     parts: each layer chooses among all ids that fit its formula, and the id in `net` once more.
     """
     largest = {"stack": max(STACKS), "q": min(QS)}
-    whole = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
+    full_net = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
@@ -90,7 +90,7 @@ def handed(where: Space, net: Net) -> Json:
     ]
     return {
         "net": net.to_json(),
-        "supernet": whole.to_json(),
+        "supernet": full_net.to_json(),
         "shared": {"window": [where.low, where.high or ENDLESS], "choices": choices},
     }
 

@@ -151,11 +151,14 @@ class Ticket(loop.Method):
     """
 
     def __init__(
-        self, model: transformers.PreTrainedModel, origin: transformers.PreTrainedModel, kept: float
+        self,
+        model: transformers.PreTrainedModel,
+        origin: transformers.PreTrainedModel,
+        share: float,
     ) -> None:
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
-        count = round(kept * sum(size.numel() for size in sizes))
+        count = round(share * sum(size.numel() for size in sizes))
         self.masks = masks.top_of_all(sizes, count)  # Of equal ones the first stay.
         theirs = base(origin).state_dict()  # It may have more tensors.
         base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
@@ -173,9 +176,9 @@ class Ticket(loop.Method):
 
 def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
     """List the weights of the encoder's linear layers, and of the pooler where there is one."""
-    found = [part.weight for _, _, part in masks.projections(model)]
+    weights = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
-    return found + ([pooler.dense.weight] if pooler is not None else [])
+    return weights + ([pooler.dense.weight] if pooler is not None else [])
 
 
 def quantise(lesson: Lesson) -> dict[str, float]:

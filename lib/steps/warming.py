@@ -115,7 +115,7 @@ def multitask(
     metrics are <name>.<metric>, and arrays `predictions_<name>`.
     """
     options = Warmup(**warmup)
-    lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
+    lessons = {name: Lesson(run, descriptor, train, numerics) for name, descriptor in data.items()}
     arithmetic, training = loop.options(numerics), Train(**train)
     teachers = {name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons}
     teacher, tokenizer = next(iter(teachers.values()))
@@ -128,7 +128,7 @@ def multitask(
         classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
     encoder.dropout = dropout = nn.Dropout(training.dropout)
     encoded, names, batches = joined(lessons, training, run.seed)
-    told = {"methods": students.methods(run, encoder, shared), "batches": batches}
+    fit_args = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
     assert encoded.labels is not None
     prediction = students.predicted(encoded.labels, options)
@@ -150,7 +150,7 @@ def multitask(
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
-        result = loop.fit(run, encoder, encoded, loss, training, arithmetic, **told)
+        result = loop.fit(run, encoder, encoded, loss, training, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
@@ -170,19 +170,19 @@ def joined(
 
     Labels are float32: classes learn from the teachers' logits, so that no loss reads codes.
     """
-    each = [lesson.rows for lesson in lessons.values()]
+    parts = [lesson.rows for lesson in lessons.values()]
     columns = {
-        name: [row for part in each for row in part.columns[name]] for name in each[0].columns
+        name: [row for part in parts for row in part.columns[name]] for name in parts[0].columns
     }
-    labels = [part.labels.float() for part in each if part.labels is not None]
-    encoded = Encoded(columns, torch.cat(labels), each[0].pad)
-    names = [name for name, part in zip(lessons, each, strict=True) for _ in range(len(part))]
-    starts = np.cumsum([0, *map(len, each)])
+    labels = [part.labels.float() for part in parts if part.labels is not None]
+    encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
+    names = [name for name, part in zip(lessons, parts, strict=True) for _ in range(len(part))]
+    starts = np.cumsum([0, *map(len, parts)])
 
     def batches(epoch: int) -> list[np.ndarray]:
         every = [
             start + rows
-            for start, part in zip(starts, each, strict=False)
+            for start, part in zip(starts, parts, strict=False)
             for rows in order(part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to)
         ]
         dice = np.random.default_rng(stream(seed, f"tasks:{epoch}"))
@@ -212,16 +212,16 @@ def rows(
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
     key = disk.key_of(key, train.max_length, seed, len(epochs))
-    kept = tokens.cached(key, lambda: chain.from_iterable(map(made, epochs)), names)
-    columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
-    encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
+    cached_columns = tokens.cached(key, lambda: chain.from_iterable(map(made, epochs)), names)
+    columns = {name: cached_columns[name] for name in names if name in tokenizer.model_input_names}
+    encoded, rows_per_epoch = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()
 
     def batches(epoch: int) -> list[np.ndarray]:
-        start = epoch % len(epochs) * each
-        part = lengths[start : start + each]
-        found = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
-        return [start + chosen for chosen in found]
+        start = epoch % len(epochs) * rows_per_epoch
+        part = lengths[start : start + rows_per_epoch]
+        row_batches = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
+        return [start + chosen for chosen in row_batches]
 
     return encoded, batches
 
@@ -231,5 +231,5 @@ def tokenised(
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} of each document of a text that is not empty."""
     for part in tokens.chunks(map(" ".join, texts.load(corpus))):
-        found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
-        yield from ({"ids": ids} for ids in found if ids)
+        token_ids = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+        yield from ({"ids": ids} for ids in token_ids if ids)

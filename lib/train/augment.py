@@ -109,19 +109,19 @@ def candidates(
             elif starts[i] < limit:  # The model does not read the words behind its limit.
                 masked.append((slot, row, starts[i]))
             slot += 1
-    found, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
+    candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
     order, start = np.argsort(lengths, kind="stable"), 0
     for end in range(1, len(order) + 1):
         if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
             batch = [masked[i] for i in order[start:end]]
             best = likeliest(source, batch, lengths[order[end - 1]], count, numerics)
-            found.update(zip((slot for slot, _, _ in batch), best, strict=True))
+            candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
     near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
-    found |= {slot: near[word] for slot, word in others.items()}
+    candidate_ids |= {slot: near[word] for slot, word in others.items()}
     ids = np.full((slot, count), -1, dtype=np.int32)
-    for each, best in found.items():
-        ids[each, : len(best)] = best
+    for index, best in candidate_ids.items():
+        ids[index, : len(best)] = best
     return {"ids": ids, "sizes": np.array(sizes), "one_piece": np.array(one_piece)}
 
 
@@ -163,7 +163,7 @@ def nearest(
     source: Source, words: Iterable[str], count: int, block: int = 512
 ) -> dict[str, list[int]]:
     """Return {word: its up to `count` nearest other words by cosine}; unknown words have none."""
-    found = {word: [] for word in words}
+    neighbours = {word: [] for word in words}
     queries = {
         word: source.embeddings[ids].mean(0) for word in words if (ids := source.pieces(word))
     }
@@ -177,8 +177,8 @@ def nearest(
                 cosines[line, rows[word]] = -torch.inf
         best = cosines.topk(min(count, cosines.shape[1])).indices.tolist()
         for word, row in zip(part, best, strict=True):
-            found[word] = sorted(source.places[i] for i in row if i != rows.get(word))
-    return found
+            neighbours[word] = sorted(source.places[i] for i in row if i != rows.get(word))
+    return neighbours
 
 
 def variants(
@@ -227,11 +227,13 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
         with open(path) as file:
             for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line))):
                 texts = [side for side in map(list, zip(*part, strict=True)) if side[0] is not None]
-                found = tokenizer(*texts, truncation=True, max_length=max_length)
-                yield from ({name: found[name][row] for name in names} for row in range(len(part)))
+                encoding = tokenizer(*texts, truncation=True, max_length=max_length)
+                yield from (
+                    {name: encoding[name][row] for name in names} for row in range(len(part))
+                )
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
     key = disk.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
-    there = run.arrays("rows")
-    labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
+    arrays = run.arrays("rows")
+    labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)

@@ -50,10 +50,10 @@ class Gating(loop.Method):
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
     def gradients(self, step: int, steps: int) -> None:
-        found = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
+        gradients = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
         before = self.model.get_buffer("average")
         alphas, average, note = self.control.move(
-            flat(self.apart), before.cpu().numpy(), flat(found), step, steps
+            flat(self.apart), before.cpu().numpy(), flat(gradients), step, steps
         )
         write(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
@@ -61,21 +61,21 @@ class Gating(loop.Method):
 
     def land(self) -> tuple[Json, np.ndarray, np.ndarray]:
         """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of COLUMNS)."""
-        control, before, told = self.control, flat(self.apart), self.run.logged("search")
+        control, before, logged = self.control, flat(self.apart), self.run.logged("search")
         alphas, trimmed = control.trim(before, self.model.get_buffer("average").cpu().numpy())
         write(self.apart, alphas)
         del self.model.average
-        wanted, ratio = control.options.ratio, control.ratio(alphas)
+        target, ratio = control.options.ratio, control.ratio(alphas)
         metrics = {
-            "target": wanted,
+            "target": target,
             "ratio": ratio,
-            "miss": ratio / wanted - 1,
+            "miss": ratio / target - 1,
             "before_trim": control.ratio(before),
             "trimmed": len(trimmed),
-            "switched_off": int(told["switched_off"].sum()),
-            "switched_on": int(told["switched_on"].sum()),
+            "switched_off": int(logged["switched_off"].sum()),
+            "switched_on": int(logged["switched_on"].sum()),
         }
-        return metrics, alphas, np.stack([told[name] for name in COLUMNS], 1).astype(np.float32)
+        return metrics, alphas, np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32)
 
 
 class GateSearch(Gating):
@@ -126,13 +126,15 @@ def costs(model: PreTrainedModel, regions: Iterable[str]) -> tuple[dict[Region, 
     These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs
     (lib.search.control).
     """
-    sizes, whole = {}, []
+    sizes, layer_widths = {}, []
     for number, layer in enumerate(layers(model)):
         planned = gates.plan(layer, regions)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
-        whole.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
+        layer_widths.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
     attention: Any = layer.attention
-    return sizes, encoder(model.config.hidden_size, attention.self.attention_head_size, whole)
+    return sizes, encoder(
+        model.config.hidden_size, attention.self.attention_head_size, layer_widths
+    )
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
@@ -143,16 +145,16 @@ def widths(layer: nn.Module) -> dict[str, int]:
 def flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of a model as it is, cut or whole, in the report's convention."""
     attention: Any = layers(model)[0].attention
-    size, found = attention.self.attention_head_size, map(widths, layers(model))
-    return measured.flops(model.config.hidden_size, size, found)
+    size, layer_widths = attention.self.attention_head_size, map(widths, layers(model))
+    return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
-def numbers(found: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]) -> list[int]:
+def numbers(architecture: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]) -> list[int]:
     """Return how many gates of each region an architecture keeps, in the order of `sizes`.
 
-    found: what `architecture` returns. sizes: the number of gates of each region.
+    architecture: what `architecture` returns. sizes: the number of gates of each region.
     """
-    return [len(found[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
+    return [len(architecture[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
 
 
 def architecture(sizes: Mapping[Region, int], on: np.ndarray) -> dict[str, list[list[int]]]:
@@ -160,10 +162,10 @@ def architecture(sizes: Mapping[Region, int], on: np.ndarray) -> dict[str, list[
 
     sizes: the number of gates of each region. on: whether each gate is on, in the order of `sizes`.
     """
-    kept: dict[str, list[list[int]]] = {}
+    indices: dict[str, list[list[int]]] = {}
     start = 0
     for (_, kind), number in sizes.items():
         chosen = [i for i in range(number) if on[start + i]]
-        kept.setdefault(NAMES.get(kind, kind), []).append(chosen)
+        indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
         start += number
-    return kept
+    return indices

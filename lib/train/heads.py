@@ -35,14 +35,21 @@ def network(
     Raises Refused where the folder's head has other outputs or classes than the task.
     """
     head = HEADS[task.span]
-    kept = head in backbone.architecture(folder)
+    has_head = head in backbone.architecture(folder)
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
     assert model.config.id2label is not None
-    mine = ", ".join(name for _, name in sorted(model.config.id2label.items()))
-    wanted, unnamed = ", ".join(task.labels), ", ".join(f"LABEL_{i}" for i in range(task.outputs))
-    if kept and task.labels and mine.lower() not in (wanted.lower(), unnamed.lower()):
+    head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
+    task_classes, unnamed = (
+        ", ".join(task.labels),
+        ", ".join(f"LABEL_{i}" for i in range(task.outputs)),
+    )
+    if (
+        has_head
+        and task.labels
+        and head_classes.lower() not in (task_classes.lower(), unnamed.lower())
+    ):
         why = "fix: save the model without its head, as AutoModel opens it"
-        raise Refused(f"the head's classes are {mine}, the task's {wanted}; {why}")
+        raise Refused(f"the head's classes are {head_classes}, the task's {task_classes}; {why}")
     return model, tokenizer
 
 
@@ -69,8 +76,8 @@ def rows(
 
 def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
     """Judge the logits [N, C] of a Split."""
-    kept = {"logits": logits, "labels": split.y, "index": split.index}
-    return metrics.scores(task, logits, split.y), kept
+    arrays = {"logits": logits, "labels": split.y, "index": split.index}
+    return metrics.scores(task, logits, split.y), arrays
 
 
 def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
@@ -94,13 +101,13 @@ def span_marks(
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
     assert split.answers is not None
-    found, all_have = spans.texts(split, places), all(split.answers)
-    pairs = zip(found, null, strict=True)
+    texts, all_have = spans.texts(split, places), all(split.answers)
+    pairs = zip(texts, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
-    kept = {"spans": places, "null": null, "labels": split.y, "index": split.index}
+    arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for metric in (squad.exact, squad.span_f1):
-        kept[metric.__name__] = np.array([*map(metric, said, split.answers)])
-    return squad.score(said, split.answers), kept
+        arrays[metric.__name__] = np.array([*map(metric, said, split.answers)])
+    return squad.score(said, split.answers), arrays
 
 
 def majority(task: Task, splits: Mapping[str, Split]) -> float:

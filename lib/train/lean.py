@@ -80,18 +80,18 @@ class ByteDropout(nn.Dropout):
 
 
 @contextmanager
-def byte_dropout(model: PreTrainedModel, wanted: bool = True) -> Iterator[None]:
+def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes while the context is open.
 
     Attention goes through lib.model.scores, because the framework's fused one draws its mask
     element by element. An attention that surgery put in keeps its own dropout. Nothing happens
-    unless `wanted`.
+    unless `is_enabled`.
     """
-    layers = [part for part in model.modules() if wanted and type(part) is nn.Dropout]
+    layers = [part for part in model.modules() if is_enabled and type(part) is nn.Dropout]
     for part in layers:
         part.__class__ = ByteDropout
     try:
-        with scores.eager(model, wanted):
+        with scores.eager(model, is_enabled):
             yield
     finally:
         for part in layers:
@@ -115,8 +115,8 @@ class UsedRows(nn.Module):
         self.padding_idx = None
         if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
             self.padding_idx = int(self.place[embedding.padding_idx])
-        own = embedding.weight.detach()[used].clone()
-        self.weight = nn.Parameter(own, embedding.weight.requires_grad)
+        rows = embedding.weight.detach()[used].clone()
+        self.weight = nn.Parameter(rows, embedding.weight.requires_grad)
         self.train(embedding.training)
 
     def restored(self) -> nn.Embedding:

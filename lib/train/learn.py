@@ -152,9 +152,11 @@ def predictions(run: Scratch, judges: Mapping[str, Judge], name: str = "") -> di
     result = {}
     for split, judge in judges.items():
         values, arrays = judge()
-        own = "_".join(part for part in (name, split) if part and part != "dev")
-        run.save_arrays(f"predictions_{own}" if own else "predictions", **arrays)
-        result |= {f"{own}.{metric}" if own else metric: value for metric, value in values.items()}
+        affix = "_".join(part for part in (name, split) if part and part != "dev")
+        run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
+        result |= {
+            f"{affix}.{metric}" if affix else metric: value for metric, value in values.items()
+        }
     return result
 
 
@@ -202,9 +204,9 @@ class Lab:
         changes: fields of the Train that differ. Returns the Scratch that was logged to, with
         `result` {"steps", ...}. Raises FloatingPointError where the loss is not finite.
         """
-        loss, told = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
+        loss, settings = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
-            run.result = loop.fit(run, model, self.rows, loss, *told, methods=methods)
+            run.result = loop.fit(run, model, self.rows, loss, *settings, methods=methods)
         return run

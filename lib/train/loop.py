@@ -159,11 +159,11 @@ def _fit(
             method.before(step, steps)
         with autocast(numerics):
             parts = loss(batch, rows)
-            for name, value in (each for method in methods for each in method.penalty().items()):
+            for name, value in (term for method in methods for term in method.penalty().items()):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
-            at = f"loss {parts['loss'].item()} at step {step} of {steps}"
-            raise FloatingPointError(f"{at}: lower Train.lr ({train.lr}) or clip the gradient")
+            message = f"loss {parts['loss'].item()} at step {step} of {steps}"
+            raise FloatingPointError(f"{message}: lower Train.lr ({train.lr}) or clip the gradient")
         parts["loss"].backward()
         for method in methods:
             method.gradients(step, steps)
@@ -201,9 +201,9 @@ def parameter_groups(
     They are those with weight decay, those that `train.spare_norms` spares it, the taps of ghosts
     where `train.taps` is their rate, and the groups of the methods.
     """
-    own = [group for method in methods for group in method.groups]
+    method_groups = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
-    taken |= {id(p) for group in own for p in group["params"]}
+    taken |= {id(p) for group in method_groups for p in group["params"]}
     decayed, spared, taps = [], [], []
     for name, p in model.named_parameters():
         if p.requires_grad and id(p) not in taken:
@@ -215,7 +215,7 @@ def parameter_groups(
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
     if taps:
         groups.append({"params": taps, "lr": train.taps})
-    return groups + [{"weight_decay": 0.0, **group} for group in own]
+    return groups + [{"weight_decay": 0.0, **group} for group in method_groups]
 
 
 def keep_best(
@@ -346,13 +346,13 @@ def options(numerics: Json) -> Numerics:
     be another run under the same identity.
     """
     global _chosen
-    told = Numerics(**numerics)
-    if told.dtype == "bfloat16" and not (told.device or processor.has_bfloat16()):
+    arithmetic = Numerics(**numerics)
+    if arithmetic.dtype == "bfloat16" and not (arithmetic.device or processor.has_bfloat16()):
         lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
         raise Refused(
             f"numerics.dtype is 'bfloat16', and {lacks}: take 'float32', which makes another run, "
             "or a machine that has one of them"
         )
-    torch.set_num_threads(told.threads)
-    _chosen = told.device or "cpu"
-    return told
+    torch.set_num_threads(arithmetic.threads)
+    _chosen = arithmetic.device or "cpu"
+    return arithmetic

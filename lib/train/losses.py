@@ -42,10 +42,10 @@ def prediction(
         if regression:
             parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())
         else:
-            wanted = (teacher_logits.float() / heat).softmax(-1)
-            each = -(wanted * (logits.float() / heat).log_softmax(-1))
-            each = each.sum(-1) if targets.sum_classes else each.mean(-1)
-            parts["soft"] = each.mean() * heat**2
+            probabilities = (teacher_logits.float() / heat).softmax(-1)
+            cross_entropy = -(probabilities * (logits.float() / heat).log_softmax(-1))
+            cross_entropy = cross_entropy.sum(-1) if targets.sum_classes else cross_entropy.mean(-1)
+            parts["soft"] = cross_entropy.mean() * heat**2
     total = sum(parts.values())
     assert isinstance(total, Tensor)
     return {"loss": total, **parts}

@@ -52,7 +52,7 @@ class Match:
     projected: bool = False  # The student's states go through `student.projection` first.
     # These are the teacher's heads that each layer of the student still has; () means all.
     heads: Sequence[Sequence[int]] = ()
-    # f(mine, theirs, real tokens [B, T], mask) gives a scalar.
+    # f(ours, theirs, real tokens [B, T], mask) gives a scalar.
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = mean_square
 
 
@@ -124,14 +124,14 @@ def matching(
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
 
         def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-            wanted, told = teach(batch, rows)
+            teacher_states, teacher_logits = teach(batch, rows)
             logits = (forward or states_alone)(student, batch, rows)
-            parts = distances(matches, seen, wanted, batch["attention_mask"], student)
+            parts = distances(matches, seen, teacher_states, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:
-                assert logits is not None and told is not None
+                assert logits is not None and teacher_logits is not None
                 weight, compare = prediction
-                parts["prediction"] = compare(logits, told, rows)
+                parts["prediction"] = compare(logits, teacher_logits, rows)
                 total = total + weight * parts["prediction"]
             assert isinstance(total, Tensor)
             return {"loss": total, **parts}
@@ -159,24 +159,25 @@ def imitating(
 
 def distances(
     matches: Sequence[Match],
-    mine: States,
+    student_states: States,
     theirs: States,
     real: Tensor,
     student: nn.Module | None = None,
 ) -> dict[str, Tensor]:
     """Return {part: sum of its distances}, all with weight 1.
 
-    mine, theirs: the states of student and teacher, as `observed` yields them. real: [B, T], 1 at
-    real tokens. Raises Refused where student and teacher have different numbers of heads.
+    student_states, theirs: the states of student and teacher, as `observed` yields them. real:
+    [B, T], 1 at real tokens. Raises Refused where student and teacher have different numbers of
+    heads.
     """
     parts: dict[str, Tensor] = {}
     for match in matches:
-        ours, wanted = (
+        ours, targets = (
             [seen["embedding"]] if match.feature == "embedding" else seen[match.feature]
-            for seen in (mine, theirs)
+            for seen in (student_states, theirs)
         )
         for i, j in match.layers:
-            a, b = ours[i], wanted[j][:, list(match.heads[i])] if match.heads else wanted[j]
+            a, b = ours[i], targets[j][:, list(match.heads[i])] if match.heads else targets[j]
             if match.projected:
                 assert student is not None
                 a = student.get_submodule("projection")(a)
@@ -238,8 +239,8 @@ def states_on_disk(path: Path, layers: int) -> Teach:
 
     It reads the states of the rows from disk, and pads them with zeros to the length of the batch.
     """
-    there = load_file(path)
-    offsets, states = there["offsets"].tolist(), there["states"]
+    tensors = load_file(path)
+    offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
     def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
         pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]

@@ -35,8 +35,8 @@ def predicting(
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         logits = loop.outputs(model, batch)
         labels = rows.labels[chosen].to(logits.device)
-        wanted = None if teacher is None else teacher[chosen].to(logits.device)
-        parts = losses.prediction(logits, labels, targets, wanted)
+        teacher_logits = None if teacher is None else teacher[chosen].to(logits.device)
+        parts = losses.prediction(logits, labels, targets, teacher_logits)
         if alpha is not None:
             parts["loss"] = (1 - alpha) * parts["hard"] + alpha * parts["soft"]
         return parts
@@ -91,8 +91,8 @@ def intermediate(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        kept, over = heads_of_search(student), losses.over_keys
-        matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
+        heads, over = heads_of_search(student), losses.over_keys
+        matches.append(Match("attention", "scores", pairs, mask, heads=heads, distance=over))
     with ExitStack() as held:
         if between:  # It is a part of the student, so that checkpoints hold it.
             torch.manual_seed(stream(lesson.run.seed, "projection"))
@@ -123,9 +123,9 @@ class Stages(loop.Method):
 
 def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
     """Return L lists: the heads of the whole model that each layer of the student still has."""
-    kept = [list(range(student.config.num_attention_heads))] * len(layers(student))
+    heads = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "keep" and "heads" in op:
-            pairs = zip(kept, op["heads"], strict=True)
-            kept = [[layer[i] for i in chosen] for layer, chosen in pairs]
-    return kept
+            pairs = zip(heads, op["heads"], strict=True)
+            heads = [[layer[i] for i in chosen] for layer, chosen in pairs]
+    return heads

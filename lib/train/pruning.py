@@ -87,16 +87,18 @@ class Masks(loop.Method):
         """Return {"penalty": weight times the mean penalty of all matrices}, if there is one."""
         if not self.options.final_lambda:
             return {}
-        each = torch.stack([mask.penalty() for *_, mask in self.places])
-        return {"penalty": self.weight * each.mean()}
+        penalties = torch.stack([mask.penalty() for *_, mask in self.places])
+        return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
     def count_kept(self) -> tuple[list[int], list[int]]:
         """Return (how many weights of each masked matrix are kept now, how many it has)."""
         name = "parametrizations.weight.original"
-        whole = [linear.get_parameter(name) for _, linear, _ in self.places]
-        kept = [int(mask.count_kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
-        return kept, [w.numel() for w in whole]
+        weights = [linear.get_parameter(name) for _, linear, _ in self.places]
+        surviving = [
+            int(mask.count_kept(w)) for (*_, mask), w in zip(self.places, weights, strict=True)
+        ]
+        return surviving, [w.numel() for w in weights]
 
     @torch.no_grad()
     def finish(self) -> Json:
@@ -109,29 +111,29 @@ class Masks(loop.Method):
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         self.model.eval()  # Masks are final in eval mode.
-        kept, total = (np.bincount(of_layer, counts) for counts in self.count_kept())
+        surviving, total = (np.bincount(of_layer, counts) for counts in self.count_kept())
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
-        self.run.save_arrays("shares", layers=kept / total)
+        self.run.save_arrays("shares", layers=surviving / total)
         left = compact.shrink(self.model)
-        found = counted(int(total.sum()), int(kept.sum()), everything)
-        found |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
-        return found | {"penalty_weight": self.weight}
+        metrics = counted(int(total.sum()), int(surviving.sum()), everything)
+        metrics |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return metrics | {"penalty_weight": self.weight}
 
 
-def counted(masked: int, kept: int, everything: int) -> dict[str, float]:
-    """Return the metrics of `masked` weights that have masks, of which `kept` stay.
+def counted(masked: int, surviving: int, everything: int) -> dict[str, float]:
+    """Return the metrics of `masked` weights that have masks, of which `surviving` stay.
 
     everything: the number of all parameters of the layers, biases and LayerNorms included.
     "remaining" is what the papers call remaining weights.
     """
     return {
         "masked_weights": masked,
-        "kept_weights": kept,
+        "kept_weights": surviving,
         "encoder_parameters": everything,
-        "kept_share": kept / masked,
-        "remaining": (kept + everything - masked) / everything,
+        "kept_share": surviving / masked,
+        "remaining": (surviving + everything - masked) / everything,
     }
 
 
@@ -197,16 +199,16 @@ class Course(loop.Method):
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
         if step in self.edges:
-            kept, of = self.masks.count_kept() if self.masks else ([1], [1])
-            share = sum(kept) / sum(of)
+            surviving, sizes = self.masks.count_kept() if self.masks else ([1], [1])
+            share = sum(surviving) / sum(sizes)
         self.run.log(step, course={"gradient_norm": norms.tolist(), "kept_share": share})
 
     def finish(self) -> Json:
-        told = self.run.logged("course")
+        logged = self.run.logged("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
         shares = np.full(self.steps, np.nan)
-        norms[told["step"]] = told["gradient_norm"].astype(np.float32)
-        shares[told["step"]] = told["kept_share"].astype(np.float32)
+        norms[logged["step"]] = logged["gradient_norm"].astype(np.float32)
+        shares[logged["step"]] = logged["kept_share"].astype(np.float32)
         means = np.stack([norms[a:b].mean(0) for a, b in pairwise(self.edges)])
         self.run.save_arrays("course", gradient_norm=means, kept_share=shares[self.edges[:-1]])
         return {}

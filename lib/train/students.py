@@ -84,13 +84,13 @@ def likeness(lesson: Lesson, model: PreTrainedModel) -> Callable[[], float]:
     `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The teacher answers
     once.
     """
-    encoded, wanted = lesson.held_out
+    encoded, teacher_logits = lesson.held_out
 
     def value() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(lesson.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
-        loss = losses.prediction(logits, encoded.labels, Targets("soft"), wanted)["loss"]
+        loss = losses.prediction(logits, encoded.labels, Targets("soft"), teacher_logits)["loss"]
         return float(torch.exp(-ends * loss.double()))
 
     return value
@@ -121,8 +121,12 @@ def distilling(
     labels: the labels of all rows; with them it learns the teacher's predictions too. heads: as in
     `matches`.
     """
-    told: tuple[Any, ...] = () if labels is None else (logits, predicted(labels, options))
-    return imitating(student, teacher, matches(student, teacher, options, heads), numerics, *told)
+    prediction_args: tuple[Any, ...] = (
+        () if labels is None else (logits, predicted(labels, options))
+    )
+    return imitating(
+        student, teacher, matches(student, teacher, options, heads), numerics, *prediction_args
+    )
 
 
 def logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
@@ -155,7 +159,9 @@ def heads_of_cut(run: Draft) -> Sequence[Sequence[int]]:
     """
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
-    return next((each["report"]["heads"] for each in reports if each["surgery"]["op"] == "cut"), ())
+    return next(
+        (entry["report"]["heads"] for entry in reports if entry["surgery"]["op"] == "cut"), ()
+    )
 
 
 def student(
@@ -193,8 +199,8 @@ def student(
 def projection(folder: Path) -> tuple[Tensor, Tensor] | None:
     """Return (weight, bias) of the projection in a student's folder, or None without one."""
     path = folder / PROJECTION
-    there = load_file(path) if path.exists() else {}
-    return (there[MAP + "weight"], there[MAP + "bias"]) if there else None
+    tensors = load_file(path) if path.exists() else {}
+    return (tensors[MAP + "weight"], tensors[MAP + "bias"]) if tensors else None
 
 
 def save_tensors(tensors: Mapping[str, Tensor], folder: Path | None, name: str) -> None:
@@ -218,8 +224,8 @@ def classifier(folder: Path, name: str) -> tuple[PreTrainedModel, PreTrainedToke
 
 def head(folder: Path, name: str) -> tuple[Tensor, Tensor]:
     """Return (weight [C, H], bias [C]) of one task's head, from such a folder."""
-    there = load_file(folder / HEADS)
-    return there[f"{name}.weight"], there[f"{name}.bias"]
+    tensors = load_file(folder / HEADS)
+    return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
 
 
 def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
@@ -301,20 +307,20 @@ def tables(config: PreTrainedConfig, teacher: int) -> dict[str, int]:
     }
 
 
-def part(whole: Net, shared: Shared, seed: int, step: int, **tables: int) -> Net:
+def part(full_net: Net, shared: Shared, seed: int, step: int, **tables: int) -> Net:
     """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
     It depends on seed and step alone. Stack and ratio of each layer are drawn from the layer's
-    choices, for all layers again until the size is in the window, as in the code. whole: the
+    choices, for all layers again until the size is in the window, as in the code. full_net: the
     supernet's Net. tables: see `tables`. Raises Refused where no draw is in the window.
     """
     dice = random.Random(stream(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(
             replace(layer, stack=k, q=q)
-            for layer, (k, q) in zip(whole.layers, map(dice.choice, shared.choices), strict=True)
+            for layer, (k, q) in zip(full_net.layers, map(dice.choice, shared.choices), strict=True)
         )
-        net = replace(whole, layers=layers)
+        net = replace(full_net, layers=layers)
         size = parameters(net, "with projection", **tables)
         if shared.window[0] <= size <= shared.window[1]:
             return net
