@@ -108,18 +108,20 @@ def same(value: Any, text: str) -> bool:
 
 def places(text: str | None) -> Place:
     """Return the place of a text such as "m=3, task=CoLA"."""
-    told = (tuple(each.split("=", 1)) for each in (text or "").split(", ") if each)
-    return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in told)
+    items = (tuple(item.split("=", 1)) for item in (text or "").split(", ") if item)
+    return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in items)
 
 
 def form(text: str, where: Place) -> Form:
     """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a place."""
-    told = [
+    models = [
         # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in text.split(" over ")
     ]
-    return Form(tuple((label, (*places(own or told[-1][1]), *where)) for label, own in told))
+    return Form(
+        tuple((label, (*places(place or models[-1][1]), *where)) for label, place in models)
+    )
 
 
 def side(text: str, where: Place, slope: str) -> list[tuple[float, Form]]:
@@ -148,14 +150,14 @@ def cell(text: str) -> Cell:
     weights: dict[Form, float] = defaultdict(float)
     measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
-    for told, factor in ((hit["left"], 1), (hit["right"], -1)):
-        if factor > 0 or not told.startswith("value "):
-            for weight, one in side(told, where, slope):
+    for operand, factor in ((hit["left"], 1), (hit["right"], -1)):
+        if factor > 0 or not operand.startswith("value "):
+            for weight, one in side(operand, where, slope):
                 weights[one] += factor * weight
     value = hit["right"].startswith("value ")
-    at, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
-    high = at + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
-    low = at - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
+    centre, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
+    high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
+    low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
     terms = tuple((weight, one) for one, weight in weights.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
@@ -177,14 +179,14 @@ def scored(spec: Spec) -> bool:
 
 def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     """Return the rows of grids that some Cells name, each label and Spec once."""
-    found = {
+    selected = {
         (labelled(row), row["spec"]): row
         for row in rows
         for cell in cells
         if cell.measure or scored(row["spec"])
         if any(fits(row, *model) for model in cell.models)
     }
-    return list(found.values())
+    return list(selected.values())
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -161,8 +161,8 @@ class Result:
 
     @property
     def unit(self) -> str:
-        own = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
-        return f"{own} {self.cell.slope}".strip() if self.cell.slope != FIRST else own
+        unit = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
+        return f"{unit} {self.cell.slope}".strip() if self.cell.slope != FIRST else unit
 
     @property
     def compares(self) -> bool:
@@ -234,9 +234,9 @@ class Verdict:
 
         So "{N1[STS-B][10 %]}" in a text is a measured figure; see `__str__`.
         """
-        found = [r for r in self.results if r.task == key]
-        found = found or [r for r in self.results if key in r.cell.text]
-        return Verdict(self.claim, tuple(found), self.note, self.profile, self.kind)
+        matches = [r for r in self.results if r.task == key]
+        matches = matches or [r for r in self.results if key in r.cell.text]
+        return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
 
     @property
     def first(self) -> Result | None:
@@ -308,9 +308,9 @@ class Setting:
         if (text, task) in table and "/" not in task:
             return table[text, task]
         parts = [table.get((text, part), table.get((text, ""))) for part in task.split("/")]
-        there = [part for part in parts if part is not None]
-        if len(there) == len(parts):
-            return float(np.mean(there))
+        values = [part for part in parts if part is not None]
+        if len(values) == len(parts):
+            return float(np.mean(values))
         return table.get((text, task))
 
 
@@ -498,12 +498,14 @@ def count_collapsed(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Sett
     for label, runs in levels.items():
         name = label.replace("*", "a model")
         for task in dict.fromkeys(task for task, *_ in runs):
-            here = [(seed, level) for at, seed, level in runs if at == task]
+            here = [(seed, level) for run_task, seed, level in runs if run_task == task]
             place = f" on {task}" * (len(tasks) > 1)
             lost = sum(level.collapsed for _, level in here)
             if label in setting.may_fail and len(levels) == 2 and not cell.measure:
                 (rival,) = levels.keys() - {label}
-                other = {seed: level.score for at, seed, level in levels[rival] if at == task}
+                other = {
+                    seed: level.score for run_task, seed, level in levels[rival] if run_task == task
+                }
                 gaps = [other[seed] - level.score for seed, level in here if seed in other]
                 near = sum(abs(gap) <= NEAR for gap in gaps)
                 if near < len(gaps):
@@ -522,4 +524,4 @@ def count_shares(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
         [*valued(cell.measure, frame, setting.metric_of)["value"]]
         for frame in frames_of(cell, rows)
     ]
-    return " against ".join(f"{sum(each)} of {len(each)}" for each in values)
+    return " against ".join(f"{sum(flags)} of {len(flags)}" for flags in values)

@@ -91,11 +91,11 @@ def aligned(
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(ours)], both[len(ours) :])
     )
-    found = []
+    replicates = []
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = runs[task, seed], others[task, seed]
         both = zip((run, other), spared, strict=True)
-        if any(level(each, columns[task][0]).collapsed for each, spare in both if not spare):
+        if any(level(member, columns[task][0]).collapsed for member, spare in both if not spare):
             continue
         scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
@@ -107,8 +107,8 @@ def aligned(
                 raise Refused(f"{both} were evaluated on different rows of {column.title}")
             said = a["labels"], a["said"], b["said"]
             about = column.metric, a["cluster"], "".join(dtypes(run.spec))
-            found.append(Pair(column.title, seed, *said, *about))
-    return found
+            replicates.append(Pair(column.title, seed, *said, *about))
+    return replicates
 
 
 # ---- THE TYPE OF NUMBERS
@@ -122,18 +122,18 @@ def dtypes(spec: Json) -> set[str]:
 
     A latency is measured in its own dtype, whatever its models were computed in.
     """
-    own = {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
-    found = {own["dtype"]} if own else set()
-    return found.union(*map(dtypes, spec.get("inputs", {}).values()))
+    numerics = {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+    types = {numerics["dtype"]} if numerics else set()
+    return types.union(*map(dtypes, spec.get("inputs", {}).values()))
 
 
 def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Return [the collected rows of one task and seed whose runs are there or have two dtypes]."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
-            found[row.get("task"), row.get("seed")].append(row)
-    return list(found.values())
+            groups[row.get("task"), row.get("seed")].append(row)
+    return list(groups.values())
 
 
 def shared(runs: Iterable[Run]) -> set[str]:
@@ -148,16 +148,18 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     Else none of them counts: its row has no run, and the state MIXED.
     """
     changed = {}
-    for there in by_place(rows):
-        runs = [row["run"] for row in there if row["run"]]
+    for group in by_place(rows):
+        runs = [row["run"] for row in group if row["run"]]
         if len(shared(runs)) < 2:
             continue
         twins = [run.twin or run for run in runs]
-        for row in there:
-            own = {k: v for k, v in row.items() if not row["run"] or k not in row["run"].metrics}
+        for row in group:
+            bare_row = {
+                k: v for k, v in row.items() if not row["run"] or k not in row["run"].metrics
+            }
             run = twins[runs.index(row["run"])] if len(shared(twins)) < 2 else None
-            own |= {"run": run} if run else {"run": None, "state": MIXED}
-            changed[id(row)] = with_metrics(own)
+            bare_row |= {"run": run} if run else {"run": None, "state": MIXED}
+            changed[id(row)] = with_metrics(bare_row)
     return [changed.get(id(row), row) for row in rows]
 
 
@@ -167,9 +169,9 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     parts: collected rows. In each part, the rows of one task and seed are compared.
     """
     counts = Counter()
-    for there in (place for rows in parts for place in by_place(alike(rows)) if len(place) > 1):
-        known = shared(row["run"] for row in there if row["run"])
-        counts["".join(known) if all(row["run"] for row in there) else MIXED] += 1
+    for group in (place for rows in parts for place in by_place(alike(rows)) if len(place) > 1):
+        known = shared(row["run"] for row in group if row["run"])
+        counts["".join(known) if all(row["run"] for row in group) else MIXED] += 1
     apart = f"{counts.pop(MIXED)} {MIXED} do not count" if MIXED in counts else ""
     single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
     if len(single) < 2 and not apart:
@@ -191,16 +193,16 @@ def judged(run: Run, column: Column) -> dict[str, Any]:
     if it has some (lib.data.unseen). Without these each row is a cluster. "index" identifies the
     rows, and unseen rows by their digest. In a task of spans "said" is the mark of each question.
     """
-    own, told = run.arrays(column.predictions), unseen(run)
-    said = own[column.metric] if column.metric in MARKS else predicted(own["logits"])
-    found = {"labels": own["labels"], "said": said}
-    index, cluster = own["index"].tolist(), np.arange(len(own["labels"]))
-    if column.split == "dev" and told:
+    stored, unseen_spec = run.arrays(column.predictions), unseen(run)
+    said = stored[column.metric] if column.metric in MARKS else predicted(stored["logits"])
+    arrays = {"labels": stored["labels"], "said": said}
+    index, cluster = stored["index"].tolist(), np.arange(len(stored["labels"]))
+    if column.split == "dev" and unseen_spec:
         more = data.judging(run.spec["args"]["data"])
-        index, cluster, rows = [*index, told["digest"]], more["cluster"], more["judged"]
-        more["said"] = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
-        found = {name: np.concatenate([found[name], more[name][rows]]) for name in found}
-    return found | {"index": index, "cluster": cluster}
+        index, cluster, rows = [*index, unseen_spec["digest"]], more["cluster"], more["judged"]
+        more["said"] = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
+        arrays = {name: np.concatenate([arrays[name], more[name][rows]]) for name in arrays}
+    return arrays | {"index": index, "cluster": cluster}
 
 
 @dataclass(frozen=True)
@@ -303,8 +305,8 @@ def source(frame: pd.DataFrame, profile: str) -> str:
     """
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
-    told = " and ".join(word for origin, word in words.items() if origin in origins)
-    return f"{told or 'not run'}, {profile}"
+    label = " and ".join(word for origin, word in words.items() if origin in origins)
+    return f"{label or 'not run'}, {profile}"
 
 
 def rows_of(frame: pd.DataFrame) -> list[str]:
@@ -318,9 +320,9 @@ def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     Among the models of one width and column such a score compares with nothing. Where no two models
     share a seed, all scores stay. names: the columns that tell models apart.
     """
-    of = scored.groupby(names).ngroup().where(scored["score"].notna())
+    model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
     place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
-    shared = of.groupby([*place, scored["seed"]]).transform("nunique") > 1
+    shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1
     shared |= ~shared.groupby(place).transform("any")
     return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
 
@@ -487,5 +489,5 @@ def difference(
 
     It is None where no two runs make a pair. metric_of: as `columns` of `pairs`.
     """
-    found = pairs(frame, method, baseline, metric_of)
-    return paired_difference(found) if found else None
+    replicates = pairs(frame, method, baseline, metric_of)
+    return paired_difference(replicates) if replicates else None

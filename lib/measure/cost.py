@@ -85,12 +85,12 @@ def kept_heads(shape: Shape, heads: int | None = None) -> int:
     Raises Refused for fewer than 1 or more than A heads, and where F does not split into A
     folds.
     """
-    whole = shape.heads
-    heads = whole if heads is None else heads
-    if heads not in range(1, whole + 1):
-        raise Refused(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
-    if heads < whole and shape.ffn % whole:
-        raise Refused(f"{shape.ffn} neurons do not split into {whole} folds of equal size")
+    all_heads = shape.heads
+    heads = all_heads if heads is None else heads
+    if heads not in range(1, all_heads + 1):
+        raise Refused(f"heads is {heads!r}; this model keeps a whole number from 1 to {all_heads}")
+    if heads < all_heads and shape.ffn % all_heads:
+        raise Refused(f"{shape.ffn} neurons do not split into {all_heads} folds of equal size")
     return int(heads)
 
 
@@ -118,11 +118,11 @@ def _kernels(shape: Shape, ghost: Ghost, heads: int | None, position: str) -> tu
     than one ghost feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
     2.3, 4.2, B.4).
     """
-    kept = kept_heads(shape, heads)
+    remaining = kept_heads(shape, heads)
     if position in ("qk", "v"):
-        return kept * (shape.heads - kept), shape.hidden // shape.heads
+        return remaining * (shape.heads - remaining), shape.hidden // shape.heads
     channels = widths(shape, heads)[3] if position == "ffn1" else shape.hidden
-    return kept * ghost.features if ghost.features > 1 else 1, channels
+    return remaining * ghost.features if ghost.features > 1 else 1, channels
 
 
 def _ghost(shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int) -> tuple[int, int]:

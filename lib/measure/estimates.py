@@ -25,7 +25,7 @@ def parts_of(
 ) -> list[tuple[Model, list[Mapping[str, Any]]]]:
     """Return the rows of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
-    return [each for f in forms for each in zip(f.models, f.parts(rows), strict=True)]
+    return [pair for f in forms for pair in zip(f.models, f.parts(rows), strict=True)]
 
 
 def frames_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
@@ -41,13 +41,13 @@ def rows_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     Raises LookupError that names a model without rows.
     """
     rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
-    named = set()
+    row_ids = set()
     for (label, where), part in parts_of(one, rows):
         if not part:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
-        named |= {*map(id, part)}
-    return compare.alike([row for row in rows if id(row) in named])
+        row_ids |= {*map(id, part)}
+    return compare.alike([row for row in rows if id(row) in row_ids])
 
 
 def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
@@ -76,8 +76,8 @@ def estimate(
 
     groups: what `groups_of` returns.
     """
-    if one.measure and (whole := MEASURES[one.measure].of_all):
-        return FUNCTIONS[whole](frames_of(one, rows), metric_of, one.about)
+    if one.measure and (function := MEASURES[one.measure].of_all):
+        return FUNCTIONS[function](frames_of(one, rows), metric_of, one.about)
     if one.measure:
         return of_measure(one, rows, metric_of)
     tasks = [{pair.task for pair in group} for group, _ in groups]
@@ -121,16 +121,18 @@ def of_measure(
     # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
     parts = [(weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms]
-    if not all(len(part) for _, own in parts for part in own):
+    if not all(len(part) for _, members in parts for part in members):
         return None
     if frame["value"].dtype == bool:
-        own = [part for _, each in parts for part in each]
-        fewest = min(part["seed"].nunique() for part in own)
-        e = replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
+        frames = [part for _, members in parts for part in members]
+        fewest = min(part["seed"].nunique() for part in frames)
+        e = replace(stats.share_gap(*(part["value"] for part in frames)), n_seeds=fewest)
         exact = one.bounds[0] == one.bounds[1]  # The cell is on every run, so its count is exact.
         return replace(e, low=e.mean, high=e.mean) if exact else e
-    by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
-    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed)
+    by_seed = [
+        (w, [part.groupby("seed")["value"].mean() for part in members]) for w, members in parts
+    ]
+    total = sum(w * (means[0] - means[1] if len(means) > 1 else means[0]) for w, means in by_seed)
     assert isinstance(total, pd.Series)
     values = total.dropna()
     return stats.replicates(values, MEASURES[one.measure].resolution) if len(values) else None

@@ -73,10 +73,10 @@ def counts(architecture: Mapping[str, Sequence[Sequence[int]]]) -> list[dict[str
 
     architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
     """
-    named = {"ffn" if kind == "neurons" else kind: lists for kind, lists in architecture.items()}
+    indices = {"ffn" if kind == "neurons" else kind: lists for kind, lists in architecture.items()}
     return [
-        {kind: len(kept) for kind, kept in zip(named, parts, strict=True)}
-        for parts in zip(*named.values(), strict=True)
+        {kind: len(part) for kind, part in zip(indices, parts, strict=True)}
+        for parts in zip(*indices.values(), strict=True)
     ]
 
 

@@ -67,17 +67,17 @@ def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> flo
     It is a share of the other run's steps, and 1 where the loss is never reached. inherits,
     scratch: the arrays `curve` of step warmup.
     """
-    there = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
-    if not len(there):
+    indices = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
+    if not len(indices):
         return 1.0
-    return min(1.0, float((inherits["step"][there[0]] + 1) / (scratch["step"][-1] + 1)))
+    return min(1.0, float((inherits["step"][indices[0]] + 1) / (scratch["step"][-1] + 1)))
 
 
 def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
     """Return {seed: share of steps} of a collected frame, for seeds that have both runs."""
     made = compare.with_runs(frame)
-    at = zip(made["model"], made["seed"], made["run"], strict=True)
-    curves = {(model, seed): run.arrays("curve") for model, seed, run in at}
+    rows = zip(made["model"], made["seed"], made["run"], strict=True)
+    curves = {(model, seed): run.arrays("curve") for model, seed, run in rows}
     return {
         seed: share_of_steps(curve, curves["from scratch", seed], part)
         for (model, seed), curve in curves.items()
@@ -114,7 +114,7 @@ def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
     """
     # The norms of a run are [parts, L].
     norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
-    return [np.log10(each[:, : each.shape[1] // 2]).mean() for each in norms]
+    return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
 # ---- EPOCHS
@@ -140,9 +140,9 @@ def matched(
         if len(table) < 2 or table.isna().any(axis=None):
             continue
         longest, step = table.index[-1], int(table.index[-1] - table.index[-2])
-        wanted = table["BERT"].iloc[-1] - margin
+        target_score = table["BERT"].iloc[-1] - margin
         least = {
-            model: min(table.index[table[model] >= wanted], default=longest + step)
+            model: min(table.index[table[model] >= target_score], default=longest + step)
             for model in table
         }
         lines.append({"task": task, "seed": seed} | least)
@@ -151,9 +151,9 @@ def matched(
 
 def epochs_to_match(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> list[float]:
     """Return for each run the least epochs with which its model matches BERT's longest run."""
-    found = matched(frame, metric_of).set_index(["task", "seed"])
-    at = zip(frame["task"], frame["seed"], frame["model"], strict=True)
-    return [found[m].get((t, s), nan) if m in found else nan for t, s, m in at]
+    least = matched(frame, metric_of).set_index(["task", "seed"])
+    rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
+    return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 
 def epochs_to_target(frame: pd.DataFrame, _: object) -> pd.Series:
@@ -163,8 +163,8 @@ def epochs_to_target(frame: pd.DataFrame, _: object) -> pd.Series:
         if "target" not in run.metrics:  # The run is the network that was cut.
             return nan
         actual = run.arrays("search")["curve"][:, 1]
-        there = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
-        share = (there[0] + 1) / len(actual) if len(there) else 1.0
+        indices = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
+        share = (indices[0] + 1) / len(actual) if len(indices) else 1.0
         return share * run.spec["args"]["train"]["epochs"]
 
     return frame["run"].map(epochs)
@@ -194,7 +194,7 @@ def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd
     """Return the scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [not each for each in collapsed(made, metric_of)]
+    sound = [not is_collapsed for is_collapsed in collapsed(made, metric_of)]
     return compare.points(made[sound], metric_of)["score"]
 
 
@@ -251,10 +251,10 @@ def speed_ups(run: Run) -> dict[str, stats.Estimate]:
 
     run: a run of step latency.
     """
-    told = run.spec["args"]
-    times = dict(zip(told["models"], run.arrays("times")["wall"], strict=True))
-    first = times.pop(told["reference"])
-    return {name: stats.ratio(first, own) for name, own in times.items()}
+    args = run.spec["args"]
+    times = dict(zip(args["models"], run.arrays("times")["wall"], strict=True))
+    first = times.pop(args["reference"])
+    return {name: stats.ratio(first, seconds) for name, seconds in times.items()}
 
 
 def speed_up(parts: Sequence[pd.DataFrame], _: object, name: str) -> stats.Estimate | None:
@@ -267,7 +267,8 @@ def speed_up(parts: Sequence[pd.DataFrame], _: object, name: str) -> stats.Estim
 
 
 MEASURES = {
-    name: Measure(**told) for name, told in disk.toml(Path(__file__).with_suffix(".toml")).items()
+    name: Measure(**fields)
+    for name, fields in disk.toml(Path(__file__).with_suffix(".toml")).items()
 }
 EACH = (collapsed, epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps, swing)
 WHOLE = (rank_correlation, speed_up, variance_ratio)

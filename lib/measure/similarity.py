@@ -20,5 +20,5 @@ def cka(x: np.ndarray, y: np.ndarray) -> float:
     It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
     not far above H (Kornblith et al. 2019).
     """
-    x, y = (each.astype(np.float64) - each.mean(0, dtype=np.float64) for each in (x, y))
+    x, y = (states.astype(np.float64) - states.mean(0, dtype=np.float64) for states in (x, y))
     return float(np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))

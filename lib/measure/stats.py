@@ -158,7 +158,7 @@ def _pearson(
     said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
 ) -> np.ndarray:
     n, y = weights.sum(1, keepdims=True), _standard(labels)[:, None]
-    x = np.stack([_standard(each) for each in said], 1)
+    x = np.stack([_standard(prediction) for prediction in said], 1)
     mx, my = weights @ x / n, weights @ y / n
     vx, vy = weights @ x**2 / n - mx**2, weights @ y**2 / n - my**2
     varies = (vx > 1e-12) & (vy > 1e-12)
@@ -169,11 +169,11 @@ def _spearman(
     said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
 ) -> np.ndarray:
     assert isinstance(weights, np.ndarray)
-    y, found = _ranks(labels, weights), []
-    for x in (_ranks(each, weights) for each in said):
-        own, spread, both = ((weights * pair).sum(1) for pair in (x * x, y * y, x * y))
-        found.append(_ratio(both, np.sqrt(own * spread)))
-    return np.stack(found, 1)
+    y, correlations = _ranks(labels, weights), []
+    for x in (_ranks(prediction, weights) for prediction in said):
+        x_spread, spread, both = ((weights * pair).sum(1) for pair in (x * x, y * y, x * y))
+        correlations.append(_ratio(both, np.sqrt(x_spread * spread)))
+    return np.stack(correlations, 1)
 
 
 def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -201,8 +201,8 @@ class LeaveOneOut:
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in x.T], 1)
-        whole = sums.sum(0, keepdims=True)
-        return np.concatenate([whole, whole - sums])
+        total = sums.sum(0, keepdims=True)
+        return np.concatenate([total, total - sums])
 
     def sum(self, axis: int, keepdims: bool = False) -> np.ndarray:
         n = self.sizes.sum()
@@ -227,10 +227,10 @@ def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     The first score is on all examples. Each other one leaves out one of their K clusters.
     """
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
-    predictions = [each for pair in pairs for each in (pair.a, pair.b)]
+    predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
     place = metric, sha(labels.tobytes()), sha(cluster.tobytes())
-    keys = [(*place, sha(each.tobytes())) for each in predictions]
+    keys = [(*place, sha(prediction.tobytes())) for prediction in predictions]
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
     if new:
         weights = LeaveOneOut(cluster)
@@ -264,8 +264,8 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
     tasks, seeds = (sorted({key[i] for key in pairs}) for i in (1, 2))
     shape = (len(groups), len(tasks), len(seeds))
     seen, values, left_out = np.zeros(shape, bool), np.zeros(shape), {}
-    there = np.array([[any(p.task == t for p in group) for t in tasks] for group in groups])
-    weight = np.array(coefficients, float)[:, None] * there / there.sum(1, keepdims=True)
+    has_task = np.array([[any(p.task == t for p in group) for t in tasks] for group in groups])
+    weight = np.array(coefficients, float)[:, None] * has_task / has_task.sum(1, keepdims=True)
     for t, task in enumerate(tasks):
         of_task = {key: pair for key, pair in pairs.items() if key[1] == task}
         first, *others = of_task.values()
@@ -281,18 +281,20 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
             None if first.cluster is None else first.cluster.tobytes(),
         )  # Two metrics may have the same rows.
         for (g, _, s), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
-            at, gaps = (g, t, seeds.index(s)), a - b
-            seen[at], values[at] = True, gaps[0]
+            index, gaps = (g, t, seeds.index(s)), a - b
+            seen[index], values[index] = True, gaps[0]
             share = weight[g, t] / sum(p.task == task for p in groups[g])
             left_out[rows] = left_out.get(rows, 0.0) + share * gaps[1:]
-    of_examples = sum((len(each) - 1) * float(np.var(each)) for each in left_out.values())
+    of_examples = sum(
+        (len(estimates) - 1) * float(np.var(estimates)) for estimates in left_out.values()
+    )
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
     mean = float((weight * centre).sum())
     # A seed that lacks a task takes the mean of the task, whose level says nothing of the seed.
     filled = np.where(seen, values, centre[:, :, None])
     per_seed = np.einsum("gt,gts->s", weight, filled)
-    n, spread, of_seeds = int(counts[there].min()), np.nan, 0.0
+    n, spread, of_seeds = int(counts[has_task].min()), np.nan, 0.0
     if n > 1:
         spread = float(per_seed.std(ddof=1))
         of_seeds = spread**2 / n
@@ -359,19 +361,19 @@ def share_gap(
     Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p. One share has
     Wilson's interval and its p is 1 where it is 0, else 0.
     """
-    counts = [(int(np.sum(each)), len(each)) for each in (yes, others) if each is not None]
+    counts = [(int(np.sum(flags)), len(flags)) for flags in (yes, others) if flags is not None]
     ends = [scipy.stats.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
     (a, m), shares = counts[0], [k / size for k, size in counts]
     spread = float(np.sqrt(sum(share * (1 - share) for share in shares)))
     if others is None:
-        found, p, fewest = (shares[0], ends[0].low, ends[0].high), float(a == 0), m
+        estimate, p, fewest = (shares[0], ends[0].low, ends[0].high), float(a == 0), m
     else:
         (b, n), gap = counts[1], shares[0] - shares[1]
         low = gap - np.hypot(shares[0] - ends[0].low, ends[1].high - shares[1])
         high = gap + np.hypot(ends[0].high - shares[0], shares[1] - ends[1].low)
         p = float(scipy.stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
-        found, fewest = (gap, low, high), min(m, n)
-    mean, low, high = (100 * float(x) for x in found)
+        estimate, fewest = (gap, low, high), min(m, n)
+    mean, low, high = (100 * float(x) for x in estimate)
     return Estimate(mean, low, high, fewest, 1, 100 * spread, p)
 
 

@@ -37,12 +37,12 @@ def effects(claim: str) -> dict[tuple[str, str], float]:
     tasks is named by all of them, in order, with "/" between them. So it stands beside the measured
     mean over these tasks alone.
     """
-    paper, found = lists.claims()[claim]["paper"], {}
+    paper, values = lists.claims()[claim]["paper"], {}
     for row in (row for row in lists.lines("effects") if row["claim"] == claim):
         for task in row["tasks"].split("; "):
             printed, _ = value(paper, row["formula"].replace("{task}", task))
-            found[row["cell"], task] = float(printed)
-    return found
+            values[row["cell"], task] = float(printed)
+    return values
 
 
 def number(text: str) -> Fraction | str | None:
@@ -67,13 +67,13 @@ class Cells:
         self.given: dict[tuple[str, str, int], str] = {}
 
     def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-        at = list(enumerate(lists.lines(f"{self.paper}/{table}")))
-        for key, column in zip(keys, at[0][1], strict=False):
-            exact = [each for each in at if each[1][column] == key]
-            at = exact or [each for each in at if key == "*" or each[1][column].startswith(key)]
-        if not at:
+        rows = list(enumerate(lists.lines(f"{self.paper}/{table}")))
+        for key, column in zip(keys, rows[0][1], strict=False):
+            exact = [row for row in rows if row[1][column] == key]
+            rows = exact or [row for row in rows if key == "*" or row[1][column].startswith(key)]
+        if not rows:
             raise Refused(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
-        return at
+        return rows
 
     def col(self, table: str, column: str, *keys: str) -> list[Fraction | str | None]:
         """Return the values of a column in all rows that the keys name."""
@@ -100,9 +100,9 @@ class Cells:
             (key, self.cell(table, average, *key), self.row(table, span, *key)) for key in keys
         ]
         full = max(len(part) for *_, part in parts)
-        whole = [each for each in parts if each[1] is not None and len(each[2]) == full]
+        rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
         # pyrefly: ignore[bad-argument-type, bad-specialization]  # These cells are numbers.
-        return [key for key, told, part in whole if rounded(statistics.mean(part), 1) != told]
+        return [key for key, printed, part in rows if rounded(statistics.mean(part), 1) != printed]
 
 
 def setting(page: str, step: str, path: str, **labels: Any) -> set[Fraction | str | None]:
@@ -116,24 +116,24 @@ def setting(page: str, step: str, path: str, **labels: Any) -> set[Fraction | st
     labels: the labels of the rows that count.
     """
     rows = [row for row in made(page) if labels.items() <= row.items()]
-    specs, found = {row.spec for row in rows}, set()
+    specs, settings = {row.spec for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
-    for args in (each.args for each in specs | ancestry(specs) if each.step == step):
+    for args in (spec.args for spec in specs | ancestry(specs) if spec.step == step):
         values = args[part] if part == "surgery" else [args.get(part)]
         for name in names:
             ghosts = [v for v in values if isinstance(v, dict) and v.get("op", "ghost") == "ghost"]
-            values = [each.get(name, default) for each in ghosts]
-        found |= {number(str(value)) for value in values if value is not None}
-    if not found:
+            values = [ghost.get(name, default) for ghost in ghosts]
+        settings |= {number(str(value)) for value in values if value is not None}
+    if not settings:
         raise Refused(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
-    return found
+    return settings
 
 
 def axis(page: str, column: str) -> set[Fraction | str | None]:
     """Return the labels in a column of a page's grid at the profile `paper`."""
-    told = {row.get(column) for row in made(page)} - {None}
-    return {number(str(value)) for value in told}
+    labels = {row.get(column) for row in made(page)} - {None}
+    return {number(str(value)) for value in labels}
 
 
 def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
@@ -170,15 +170,15 @@ def ours(place: str, *args: Any, **keywords: Any) -> Any:
     The name of a shape (lib.measure.cost.SHAPES) stands for the shape.
     """
     module, name = place.split(":")
-    values = [cost.SHAPES.get(each, each) for each in args]
+    values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
 def given(text: str, constants: str | None = "", **names: Any) -> Any:
     """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18."""
     names |= vars(math) | {"max": max}
-    for each in filter(None, (constants or "").split("; ")):
-        name, value = each.split(" = ")
+    for constant in filter(None, (constants or "").split("; ")):
+        name, value = constant.split(" = ")
         names[name] = eval(value, names)
     return eval(text.replace("^", "**"), names)
 
@@ -198,7 +198,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
 )
 FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
 # The builtin `all` would stop at the first cell that fails, and not read the others.
-FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
+FUNCTIONS |= dict(
+    given=given, isnum=lambda cell: isinstance(cell, Fraction), all=lambda values: all([*values])
+)
 OURS: dict[str, Callable[..., Any]] = dict(
     setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours
 )
@@ -207,8 +209,8 @@ OURS: dict[str, Callable[..., Any]] = dict(
 def value(paper: str, formula: str) -> tuple[Any, dict[tuple[str, str, int], str]]:
     """Return (the value of a formula, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
-    own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
-    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
+    readers = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
+    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers), cells.given
 
 
 def agrees(value: Any, printed: str) -> bool:
@@ -217,13 +219,13 @@ def agrees(value: Any, printed: str) -> bool:
     It does where it is True, is the printed number, or becomes it when rounded to as many digits. A
     set agrees by its only value.
     """
-    told = number(printed)
+    expected = number(printed)
     if isinstance(value, set):
         return len(value) == 1 and agrees(next(iter(value)), printed)
-    if isinstance(value, bool) or value == told:
-        return bool(value == told or value is True)
+    if isinstance(value, bool) or value == expected:
+        return bool(value == expected or value is True)
     decimals = len(printed.partition(".")[2])
-    return isinstance(value, int | float | Fraction) and rounded(value, decimals) == told
+    return isinstance(value, int | float | Fraction) and rounded(value, decimals) == expected
 
 
 def inconsistencies() -> list[dict[str, Any]]:

@@ -64,9 +64,9 @@ def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> lis
     """
     pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
     asked = () if plans.lines(scale) else seeds  # A plan of lines says which seeds a row has.
-    found = [row for page in pages for row in planned(page, scale, asked)]
-    found += nas.architectures(found) + ghostbert.distillations(found)
-    return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
+    grid_rows = [row for page in pages for row in planned(page, scale, asked)]
+    grid_rows += nas.architectures(grid_rows) + ghostbert.distillations(grid_rows)
+    return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
 @cache
@@ -98,13 +98,13 @@ def judged(
 
     scale: a profile with recorded runs, or paper.
     """
-    store, found = store or Store(), {}
+    store, by_id = store or Store(), {}
     look = cache(store.lookup)
     with threadpool_limits(1):  # The products are small, so more threads would only wait.
         for name in lists.claims() if names is None else names:
             known("claim", name, lists.claims())
-            found[name] = judge(lists.claims()[name], scale, look)
-    return corrected(found, scale)
+            by_id[name] = judge(lists.claims()[name], scale, look)
+    return corrected(by_id, scale)
 
 
 def judge(
@@ -147,12 +147,12 @@ def by_seeds(line: Mapping[str, Any], scale: str) -> dict[tuple[int, ...], list[
 
     A comparison that a central claim has too is judged at the seeds of that claim.
     """
-    found = {}
+    groups = {}
     for cell in cells.parsed(line["cells"]):
         same = lists.described(line["id"], cell.text)["same_as"]
         seeds = lists.seeds(same or line["id"], scale)
-        found.setdefault(seeds, []).append(cell)
-    return found
+        groups.setdefault(seeds, []).append(cell)
+    return groups
 
 
 def setting(line: Mapping[str, Any], scale: str, planned: int) -> claims.Setting:
@@ -170,13 +170,13 @@ def setting(line: Mapping[str, Any], scale: str, planned: int) -> claims.Setting
 
 def described(result: claims.Result) -> claims.Result:
     """Return a Result with its cell in words."""
-    told = lists.described(result.claim, result.cell.text)
+    words = lists.described(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
-    if result.task.count("/") > 2 or result.task in told["sentence"]:
+    if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
-    sentence = told["sentence"] + place + margin(result)
-    short = told["short"] + place.replace(" on ", ", ")
-    return replace(result, sentence=sentence, short=short, same_as=told["same_as"])
+    sentence = words["sentence"] + place + margin(result)
+    short = words["short"] + place.replace(" on ", ", ")
+    return replace(result, sentence=sentence, short=short, same_as=words["same_as"])
 
 
 def margin(result: claims.Result) -> str:
@@ -201,22 +201,24 @@ def computed(line: Mapping[str, Any]) -> claims.Verdict:
     A claim that fails differs where its formula reads no cell, or asks what this code has or
     counts. Otherwise the printed values exclude each other.
     """
-    found, read = checks.value(line["paper"], line["check"])
+    value, read = checks.value(line["paper"], line["check"])
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
     equal, differs, inconsistent = claims.CHECKS
     word = differs if ours or not read else inconsistent
-    if checks.agrees(found, line["value"]):
+    if checks.agrees(value, line["value"]):
         word = equal
-    told = "holds" if found else "does not hold"
-    told += f", by {len(read)} printed cells" * bool(read)
-    if isinstance(found, set):
-        told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
-    elif not isinstance(found, (bool, str, list)):
-        told = f"{float(found):.6g} computed, {line['value']} printed"
+    summary = "holds" if value else "does not hold"
+    summary += f", by {len(read)} printed cells" * bool(read)
+    if isinstance(value, set):
+        summary = (
+            f"{', '.join(sorted(f'{float(v):g}' for v in value))} run, {line['value']} printed"
+        )
+    elif not isinstance(value, (bool, str, list)):
+        summary = f"{float(value):.6g} computed, {line['value']} printed"
     lines = lists.lines("inconsistencies")
     notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
     note = "; ".join(notes) * (word != equal)
-    return claims.Verdict(line["id"], note=note, word=word, measured=told)
+    return claims.Verdict(line["id"], note=note, word=word, measured=summary)
 
 
 def counted_once(by_id: Mapping[str, claims.Verdict], scale: str) -> dict[str, claims.Verdict]:
@@ -228,8 +230,8 @@ def counted_once(by_id: Mapping[str, claims.Verdict], scale: str) -> dict[str, c
     """
     first, result = {}, dict(by_id)
     for row in recorded():
-        mine = row["profile"] == scale and row["claim"] not in by_id
-        if mine and row["low"] and not (row["same_as"] or row["beside"]):
+        is_other_claim = row["profile"] == scale and row["claim"] not in by_id
+        if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
             if lists.claims()[row["claim"]]["role"] in ROLES[:2]:
                 region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
                 numbers = map(float, (row["estimate"], row["low"]))
@@ -267,8 +269,8 @@ def corrected(by_id: Mapping[str, claims.Verdict], scale: str = SCALE) -> dict[s
 
 def central(paper: str | None = None) -> list[str]:
     """Return the ids of the central claims of a paper, or of all papers."""
-    own = lists.claims().items()
-    return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
+    items = lists.claims().items()
+    return [id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])]
 
 
 def of_page(page: str) -> list[str]:
@@ -310,8 +312,8 @@ def recorded() -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open() as file:
-        found = list(csv.DictReader(file))
-    return found if found and "family" in found[0] else []
+        rows = list(csv.DictReader(file))
+    return rows if rows and "family" in rows[0] else []
 
 
 # These pages show comparisons of other pages, so they follow all of them.
@@ -329,12 +331,12 @@ def digest(page: str) -> str:
     """
     names = {row["run"] for row in run_lines() if row["page"] == page}
     recorded_names = sorted(name for name in names if (paths.records_root() / name).exists())
-    own = lists.claims() if page in SUMMARIES.split() else of_page(page)
+    ids = lists.claims() if page in SUMMARIES.split() else of_page(page)
     keys = "claim cell task profile estimate low high word".split()
     rows = [
         [row[key] for key in keys] + [bool(row["holm"]) and float(row["holm"]) < claims.ALPHA]
         for row in recorded()
-        if row["claim"] in own
+        if row["claim"] in ids
     ]
     return disk.key_of(recorded_names, rows)[:12]
 
@@ -345,7 +347,7 @@ def lines(by_id: Mapping[str, claims.Verdict]) -> list[tuple[Any, ...]]:
     `family` is the paper where the p of the cell is corrected, and empty where it is not.
     """
     plan = {(r["claim"], r["cell"], r["task"]): r for r in lists.lines("plan_words")}
-    found = []
+    rows = []
     for id, verdict in by_id.items():
         paper = lists.claims()[id]["paper"]
         for r in verdict.results:
@@ -356,14 +358,14 @@ def lines(by_id: Mapping[str, claims.Verdict]) -> list[tuple[Any, ...]]:
             counts = r.p is not None and not (r.beside or r.same_as)
             old = plan.get((id, r.cell.text, r.task), {}) if verdict.profile == SCALE else {}
             low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
-            found.append(
+            rows.append(
                 (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
                 + (r.null, low, high, *sizes, r.counts, r.ours, r.printed, r.interest)
                 + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
                 + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as, "yes" * r.beside)
                 + (old.get("word", ""), old.get("p", ""))
             )
-    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in found]
+    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in rows]
 
 
 def checked(by_id: Mapping[str, claims.Verdict]) -> list[tuple[str, ...]]:
@@ -387,21 +389,22 @@ def measured(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> list[cl
 def shut_out(by_id: Mapping[str, claims.Verdict]) -> tuple[int, int]:
     """Return (how many, of how many) printed effects of central claims our intervals shut out."""
     held = [r.shuts_out for r in measured(by_id, central())]
-    held = [each for each in held if each is not None]
+    held = [flag for flag in held if flag is not None]
     return sum(held), len(held)
 
 
 def in_one_line(by_id: Mapping[str, claims.Verdict]) -> str:
     """Return what the words say of all central comparisons, in two sentences."""
     every = measured(by_id, central())
-    of = Counter(r.word for r in every)
+    counts = Counter(r.word for r in every)
     out, total = shut_out(by_id)
     agree = sum(bool(r.shuts_out) and r.word == claims.AGREES for r in every)
     return (
-        f"Of {len(every)} central comparisons {len(every) - of[claims.NOT_MEASURED]} could be "
-        f"measured: {of[claims.AGREES]} agree, {of[claims.NO_EFFECT]} show no such effect, "
-        f"{of[claims.OPPOSITE]} go the other way, {of[claims.NOISY]} are too noisy. Of the {total} "
-        f"that have a printed value, {out} shut it out ({agree} of these agree with its direction)."
+        f"Of {len(every)} central comparisons {len(every) - counts[claims.NOT_MEASURED]} could be "
+        f"measured: {counts[claims.AGREES]} agree, {counts[claims.NO_EFFECT]} show no such effect, "
+        f"{counts[claims.OPPOSITE]} go the other way, {counts[claims.NOISY]} are too noisy. "
+        f"Of the {total} that have a printed value, {out} shut it out "
+        f"({agree} of these agree with its direction)."
     )
 
 
@@ -434,7 +437,7 @@ def forest(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> pd.DataFr
     """Return what a forest plot of some claims draws: a row for each cell in points that counts."""
     import pandas as pd
 
-    found = []
+    rows = []
     for r in measured(by_id, ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
@@ -442,6 +445,6 @@ def forest(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> pd.DataFr
             if not r.unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
             more = {"seeds": r.estimate.n_seeds, "word": r.reading, "least": least, "most": most}
-            found.append(line | more)
+            rows.append(line | more)
     columns = "claim mean low high printed seeds word least most".split()
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(rows, columns=columns)

@@ -19,9 +19,9 @@ SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.pa
 
 def seen() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
-    there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
-    named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
-    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
+    matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
+    files = {path.relative_to(paths.ROOT).as_posix(): path for path in matches if path.is_file()}
+    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(files.items())]
 
 
 def changed(place: Path | None = None) -> list[str]:
@@ -40,7 +40,14 @@ def edited(*patterns: str) -> list[str]:
 
     Outside a checkout there is none.
     """
-    words = ["git", "diff", "--name-only", "HEAD", "--", *(f":(glob){each}" for each in patterns)]
+    words = [
+        "git",
+        "diff",
+        "--name-only",
+        "HEAD",
+        "--",
+        *(f":(glob){pattern}" for pattern in patterns),
+    ]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}
     with suppress(OSError):
         names = subprocess.run(words, **how).stdout.splitlines()

@@ -40,8 +40,8 @@ def chosen(names: Sequence[str] = ()) -> list[dict[str, Any]]:
 
     Raises Refused for an unknown claim, with the nearest one.
     """
-    there = {id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")}
-    return list(grids.picked("claim", there, names).values())
+    by_id = {id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")}
+    return list(grids.picked("claim", by_id, names).values())
 
 
 def cells(claim: Mapping[str, Any], store: Store | None = None) -> dict[int, list[Spec]]:
@@ -50,13 +50,15 @@ def cells(claim: Mapping[str, Any], store: Store | None = None) -> dict[int, lis
     A seed counts if all its runs have one dtype. So one that has no whole set of runs is float32
     throughout where the processor has no instructions for bfloat16 (`Spec.twin`).
     """
-    store, there, found = store or Store(), rows(claim), {}
+    store, grid_rows, specs = store or Store(), rows(claim), {}
     for seed in parse_seeds(claim["seeds"]):
-        own = list(dict.fromkeys(row.spec for row in there if row.get("seed", seed) == seed))
-        twins = [spec.twin for spec in own]
-        here = twins if not processor.has_bfloat16() else own
-        found[seed] = next((s for s in (own, twins) if all(map(store.find, s))), here)
-    return found
+        originals = list(
+            dict.fromkeys(row.spec for row in grid_rows if row.get("seed", seed) == seed)
+        )
+        twins = [spec.twin for spec in originals]
+        here = twins if not processor.has_bfloat16() else originals
+        specs[seed] = next((s for s in (originals, twins) if all(map(store.find, s))), here)
+    return specs
 
 
 def rounds(claims: Sequence[Mapping[str, Any]], store: Store | None = None) -> list[Spec]:
@@ -90,21 +92,23 @@ def made(profile: str, page: str) -> list[Row]:
 
 def by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
-    there = line.rows(made(profile, line.page))
+    grid_rows = line.rows(made(profile, line.page))
     return {
-        seed: list(dict.fromkeys(row.spec for row in there if row.seed == seed))
+        seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
         for seed in line.seeds
     }
 
 
 def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
     """Return the Specs of Lines in the order in which they are made, each once."""
-    found = []
+    ordered = []
     for _, part in groupby(lines, lambda line: line.step):
-        own = [by_seed(line, profile) for line in part]
-        seeds_of_step = sorted({seed for specs in own for seed in specs})
-        found += [spec for seed in seeds_of_step for specs in own for spec in specs.get(seed, ())]
-    return list(dict.fromkeys(found))
+        by_line = [by_seed(line, profile) for line in part]
+        seeds_of_step = sorted({seed for specs in by_line for seed in specs})
+        ordered += [
+            spec for seed in seeds_of_step for specs in by_line for spec in specs.get(seed, ())
+        ]
+    return list(dict.fromkeys(ordered))
 
 
 # ---- MAKING
@@ -121,9 +125,9 @@ def gather(
 
     claims: what `chosen` returns or, at a profile with a plan of lines, what `lines` returns.
     """
-    wanted = rounds(claims, store) if profile == SCALE else queue(claims, profile)
+    requested = rounds(claims, store) if profile == SCALE else queue(claims, profile)
     every = rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
-    results = {*wanted, *found_by(wanted)}
+    results = {*requested, *found_by(requested)}
     keep(results, store)
     missing = store.missing(every, exact=True)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
@@ -139,7 +143,7 @@ def gather(
                 saved.give_back(parent)
 
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
-    return sweep.make(wanted, store, workers, done=done, **how)
+    return sweep.make(requested, store, workers, done=done, **how)
 
 
 class SavedWeights:
@@ -166,7 +170,7 @@ class SavedWeights:
         for part in self.store.parts():
             with suppress(OSError, disk.Damaged, KeyError, TypeError):
                 body = disk.read_json(part / "spec.json")
-                names = [each.name for each in from_json(body).parents.values()]
+                names = [parent.name for parent in from_json(body).parents.values()]
                 if spec.name in names and self.store.unfinished(part)["state"] == "running":
                     return
         shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
@@ -199,8 +203,8 @@ def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
         missing = store.missing(chain(*by_seed), exact=True)
         left = f"{len(missing)} runs left, {clock.about(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
-        told = ", ".join(f"{n} {word}" for word, n in counts.items())
-        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {told}"
+        tally = ", ".join(f"{n} {word}" for word, n in counts.items())
+        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.missing(rounds(claims, store), exact=True)
     yield f"together left on one core: {clock.about(left)}"
 
@@ -212,7 +216,7 @@ def listed_lines(lines: list[planned.Line], store: Store, profile: str) -> Itera
     """
     for line in lines:
         specs = by_seed(line, profile).values()
-        done = sum(bool(own) and all(map(store.find, own)) for own in specs)
+        done = sum(bool(group) and all(map(store.find, group)) for group in specs)
         left = f"{len(store.missing(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits

@@ -38,29 +38,29 @@ def claims() -> dict[str, dict[str, Any]]:
     A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`. Seeds that
     were added later stand behind them (`added.csv`).
     """
-    found, plan = {}, {row["claim"]: row for row in lines("plan")}
+    by_id, plan = {}, {row["claim"]: row for row in lines("plan")}
     for paper in (*PAPERS, "own"):
         for row in lines(f"{paper}/claims"):
-            found[row["id"]] = {"paper": paper, "planned": None} | row
+            by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
-                found[row["id"]] |= {"planned": planned, "seeds": seeds}
+                by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
     for row in lines("added"):
-        found[row["claim"]]["seeds"] += f", {row['seeds']}"
-    return found
+        by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
+    return by_id
 
 
 def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
     if scale == "mini":
         return parse_seeds(claims()[claim]["seeds"])
-    own = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
-    found = set()
-    for row in (row for row in own if row["word"] == "planned"):
+    rows = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
+    planned = set()
+    for row in (row for row in rows if row["word"] == "planned"):
         first = int(row["first_seed"])
-        found |= {*range(first, first + int(row["seeds"]))}
-    return tuple(sorted(found))
+        planned |= {*range(first, first + int(row["seeds"]))}
+    return tuple(sorted(planned))
 
 
 @cache
@@ -80,9 +80,9 @@ def interests(claim: str) -> dict[tuple[str, str], float]:
 
     The task is "" where it is that of all tasks.
     """
-    found = {}
+    effects = {}
     for (id, cell), row in cell_lines().items():
         for part in filter(None, row["interest"].split("; ") if id == claim else ()):
             task, _, value = part.rpartition("=")
-            found[cell, task] = float(value)
-    return found
+            effects[cell, task] = float(value)
+    return effects

@@ -28,14 +28,14 @@ class Planned:
 @cache
 def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     """Return the cells of all claims that name a page and have planned seeds at a profile."""
-    found = []
+    plans = []
     for claim, line in lists.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
             for cell in cells.parsed(line["cells"]):
                 same = lists.described(claim, cell.text)["same_as"]
                 if seeds := lists.seeds(same or claim, scale):
-                    found.append(Planned(claim, cell, seeds, may_fail(line)))
-    return tuple(found)
+                    plans.append(Planned(claim, cell, seeds, may_fail(line)))
+    return tuple(plans)
 
 
 def may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
@@ -49,22 +49,22 @@ def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
     A row that no cell names keeps its seeds.
     """
     plans = cells_of(page, scale) if scale in SCALES else ()
-    found, known = [], {}
+    seeded_rows, known = [], {}
     for row in rows:
         seed = row.get("seed")
         if seed is None or row.spec.seed is None:
-            found.append(row)
+            seeded_rows.append(row)
             continue
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
             planned = (plan.seeds for plan in plans if names(plan.cell, row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
-            for each in known[key]:
-                found.append(row.with_seed(each))
+            for planned_seed in known[key]:
+                seeded_rows.append(row.with_seed(planned_seed))
         if not known[key]:
-            found.append(row)
-    return found
+            seeded_rows.append(row)
+    return seeded_rows
 
 
 def names(cell: cells.Cell, row: Row) -> bool:

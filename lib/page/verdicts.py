@@ -104,6 +104,6 @@ def plain(verdict: Verdict) -> Json:
         }
         for r in verdict.results
     ]
-    told = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
-    told |= {"profile": verdict.profile, "word": verdict.word, "measured": verdict.measured}
-    return told | {"note": verdict.note, "leading": leads(verdict), "cells": cells}
+    fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
+    fields |= {"profile": verdict.profile, "word": verdict.word, "measured": verdict.measured}
+    return fields | {"note": verdict.note, "leading": leads(verdict), "cells": cells}

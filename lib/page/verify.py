@@ -50,14 +50,14 @@ def recomputed(run: Run) -> dict[str, float]:
         return {}
     stored = run.arrays("predictions")
     if task.span:  # A record keeps the marks of such a task, and no texts.
-        found = {name: float(stored[name].mean()) for name in task.metrics}
+        scores = {name: float(stored[name].mean()) for name in task.metrics}
     else:
-        found = metrics.scores(task, stored["logits"], stored["labels"])
-    if told := described.get("unseen"):
-        said = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
+        scores = metrics.scores(task, stored["logits"], stored["labels"])
+    if unseen_spec := described.get("unseen"):
+        said = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
         more = metrics.scores(task, said, data.judging(described)["labels"])
-        found |= {f"unseen.{name}": value for name, value in more.items()}
-    return found
+        scores |= {f"unseen.{name}": value for name, value in more.items()}
+    return scores
 
 
 def damage(run: Run) -> str:
@@ -70,8 +70,8 @@ def damage(run: Run) -> str:
             if not abs(value - run.metrics[name]) <= 1e-12:  # A nan is caught, too.
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
     except Exception as error:  # Damage raises errors of any kind, and must not hide other damage.
-        told = str(error) if place in str(error) else f"{place} is damaged: {one_line(error)}"
-        return " ".join(told.split())
+        message = str(error) if place in str(error) else f"{place} is damaged: {one_line(error)}"
+        return " ".join(message.split())
     return ""
 
 
@@ -94,7 +94,7 @@ def runs(store: Store) -> list[tuple[str, ...]]:
     grids |= {(p, name): evidence.made(name, p) for name in plans for p in planned.pages(name)}
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
-        {(*at, labels(r), str(r.spec.seed), record_name(r.spec, store)) for *at, r in every}
+        {(*place, labels(r), str(r.spec.seed), record_name(r.spec, store)) for *place, r in every}
     )
 
 
@@ -107,8 +107,10 @@ def record_name(spec: Spec, store: Store) -> str:
 
 def labels(row: Row) -> str:
     """Return the columns of a row of a grid that are numbers or text, without its seed."""
-    kept = {k: v for k, v in row.labels.items() if k != "seed" and isinstance(v, str | int | float)}
-    return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
+    columns = {
+        k: v for k, v in row.labels.items() if k != "seed" and isinstance(v, str | int | float)
+    }
+    return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
 def made(store: Store) -> dict[Path, str]:
@@ -118,16 +120,16 @@ def made(store: Store) -> dict[Path, str]:
     """
     store = Store(store.records, store.records)
     with data.planning(look=False):
-        found = claims.judged(store=store)
-        lines = claims.lines(found)
+        by_id = claims.judged(store=store)
+        lines = claims.lines(by_id)
         for scale in claims.SCALES[1:]:
             names = [id for id, line in lists.claims().items() if lists.seeds(id, scale)]
             lines += claims.lines(claims.judged(names, store, scale))
-        there = runs(store), lines, claims.checked(found)
+        tables = runs(store), lines, claims.checked(by_id)
     readme = paths.ROOT / "README.md"
-    texts = {readme: claims.posted(readme.read_text(), found)}
-    for (name, columns), each in zip(COLUMNS.items(), there, strict=True):
-        table = pd.DataFrame(each, columns=columns.split(","), dtype=object)
+    texts = {readme: claims.posted(readme.read_text(), by_id)}
+    for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
+        table = pd.DataFrame(rows, columns=columns.split(","), dtype=object)
         texts[paths.records_root() / name] = table.to_csv(index=False)
     return texts
 
@@ -137,10 +139,10 @@ def made(store: Store) -> dict[Path, str]:
 
 def keyed(text: str) -> dict[str, list[str]]:
     """Return {what lines of a table are about: the rest of all these lines, in a list}."""
-    found = defaultdict(list)
+    table = defaultdict(list)
     for line in csv.reader(text.splitlines()):
-        found[", ".join(filter(None, line[:KEY]))] += line[KEY:]
-    return found
+        table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
+    return table
 
 
 def differences(path: Path, text: str) -> list[str]:
@@ -149,14 +151,16 @@ def differences(path: Path, text: str) -> list[str]:
     if path.name not in COLUMNS:
         return [f"{name} has not what these records show: {FIX}"] * (old != text)
     columns, before, now = COLUMNS[path.name].split(",")[KEY:], keyed(old), keyed(text)
-    found = []
+    lines = []
     for about in before | now:
         both = enumerate(zip_longest(before[about], now[about], fillvalue=""))
-        told = [(columns[i % len(columns)], *pair) for i, pair in both]
-        told = [f"{c} {b or 'none'}, in the file {a or 'none'}" for c, a, b in told if far(c, a, b)]
-        if told:
-            found.append(f"{name}: {about}: {'; '.join(told)}: {FIX}")
-    return found
+        changes = [(columns[i % len(columns)], *pair) for i, pair in both]
+        changes = [
+            f"{c} {b or 'none'}, in the file {a or 'none'}" for c, a, b in changes if far(c, a, b)
+        ]
+        if changes:
+            lines.append(f"{name}: {about}: {'; '.join(changes)}: {FIX}")
+    return lines
 
 
 def far(column: str, old: str, new: str) -> bool:
@@ -172,13 +176,13 @@ def wrong(store: Store, renew: bool = False) -> list[str]:
 
     renew: write the files and README's parts, where the records are sound.
     """
-    found = [line for line in map(damage, store.recorded()) if line]
+    lines = [line for line in map(damage, store.recorded()) if line]
     *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not renew:
-        found += [f"{paths.shown(path)} is missing: {FIX}" for path in tables if not path.exists()]
-        found += changed(place)
-    if found:
-        return found
+        lines += [f"{paths.shown(path)} is missing: {FIX}" for path in tables if not path.exists()]
+        lines += changed(place)
+    if lines:
+        return lines
     now = made(store)
     if renew:
         for path, text in now.items():
