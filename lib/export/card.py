@@ -44,8 +44,10 @@ def steps(spec: Spec) -> Iterator[str]:
     behind = sorted(ancestry([spec]), key=lambda ancestor: len(ancestry([ancestor])))
     for number, run_spec in enumerate([*behind, spec], 1):
         args = {name: v for name, v in run_spec.args.items() if name not in ("data", "numerics")}
-        arguments = json.dumps(placeless(args))[:400]
-        yield f"{number}. `{run_spec.step}`, seed {run_spec.seed}: `{arguments}`"
+        yield (
+            f"{number}. `{run_spec.step}`, seed {run_spec.seed}: "
+            f"`{json.dumps(placeless(args))[:400]}`"
+        )
 
 
 def measured(run: Run, task: Task | None) -> dict[str, float]:
