@@ -52,7 +52,7 @@ if _tree and not _os.path.samefile(_tree, _os.path.dirname(_os.path.dirname(__fi
         exec(compile(_file.read(), __file__, "exec"))
 
 
-def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> Opened:
+def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
     """Open a finished run, by a line of a notebook's grid or by its name; see
     lib.export.opened.load.
 
@@ -60,7 +60,7 @@ def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> 
     """
     from lib.export import opened
 
-    return opened.load(name, profile, keep, **wanted)
+    return opened.load(name, profile, keep, **columns)
 
 
 def rows(place: str) -> tuple[Task, dict[str, Split]]:

@@ -100,13 +100,16 @@ def read(
 
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
-    there = notebook.find(args.pattern)
-    if without := [path.stem for path in there if not planned.has(args.profile, path.stem)]:
-        told = ", ".join(planned.pages(args.profile))
+    notebook_paths = notebook.find(args.pattern)
+    if without := [
+        path.stem for path in notebook_paths if not planned.has(args.profile, path.stem)
+    ]:
+        page_names = ", ".join(planned.pages(args.profile))
         print(
-            f"  left out {len(without)} notebooks without rows at {args.profile[:]}, as {told} have"
+            f"  left out {len(without)} notebooks without rows at {args.profile[:]}, "
+            f"as {page_names} have"
         )
-    for path in (path for path in there if path.stem not in without):
+    for path in (path for path in notebook_paths if path.stem not in without):
         try:
             if lacking := values.keys() - notebook.parameters(path).keys():
                 print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
@@ -172,8 +175,8 @@ def plan(args: argparse.Namespace) -> bool:
         steps = planned.hours(args.profile)
         if grids:
             print(*own_lines(args.profile), reader_part(args.profile, "data"), sep="\n")
-        for path, found in grids.items():
-            specs = notebook.list_specs(found)
+        for path, variables in grids.items():
+            specs = notebook.list_specs(variables)
             missing = store.missing(specs)
             every |= missing
             about = f", {clock.about(missing)} of a core" * (not steps)
@@ -188,8 +191,8 @@ def plan(args: argparse.Namespace) -> bool:
         far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
         print(f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}")
     if absent and every:
-        told = "`python -m lib fetch NAME` brings each, or data/README.md says how"
-        print(f"not at hand: {', '.join(sorted(absent))}; {told}")
+        fix = "`python -m lib fetch NAME` brings each, or data/README.md says how"
+        print(f"not at hand: {', '.join(sorted(absent))}; {fix}")
     return bool(cannot)
 
 
@@ -199,14 +202,14 @@ def show(args: argparse.Namespace) -> None:
     from lib.core.spec import from_json
     from lib.export import card, opened
 
-    found = opened.find_run(args.run)
-    scores = card.measured(found, opened.task_of(found)).items()
-    print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
-    print(*card.steps(from_json(found.spec)), sep="\n")
+    run = opened.find_run(args.run)
+    scores = card.measured(run, opened.task_of(run)).items()
+    print(f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
+    print(*card.steps(from_json(run.spec)), sep="\n")
     for name in ("status", "metrics"):
-        print(f"{name} {json.dumps(getattr(found, name))}")
-    files = ", ".join(sorted(path.name for path in found.folder.iterdir()))
-    print(f"{found.origin} in {paths.shown(found.folder)}: {files}")
+        print(f"{name} {json.dumps(getattr(run, name))}")
+    files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
+    print(f"{run.origin} in {paths.shown(run.folder)}: {files}")
 
 
 @command(
@@ -223,11 +226,11 @@ def export(args: argparse.Namespace) -> None:
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
-    told = export(run.model, folder, labels, args.onnx)
-    card.card(run, told).save(folder / "README.md")
-    for form, most in told["forms"].items():
+    exported = export(run.model, folder, labels, args.onnx)
+    card.card(run, exported).save(folder / "README.md")
+    for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
-    print(f"{paths.shown(folder)}: transformers.{told['auto']}.from_pretrained opens it")
+    print(f"{paths.shown(folder)}: transformers.{exported['auto']}.from_pretrained opens it")
 
 
 @command(

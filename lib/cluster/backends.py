@@ -21,12 +21,12 @@ def open_executor(
     at once; by default as many as fit, and one on a GPU. folder: where a backend leaves its logs.
     Raises Refused for an unknown backend, and where its package is absent.
     """
-    name, _, told = backend.partition(":")
+    name, _, parameters = backend.partition(":")
     known("backend", name, BACKENDS)
     if name != "local":
         try:
             most = max(1, min(workers or 100, len(needs)))
-            return getattr(remote, name.capitalize())(told, most, folder)
+            return getattr(remote, name.capitalize())(parameters, most, folder)
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
             raise Refused(f"{error.name} is absent: {how}") from None

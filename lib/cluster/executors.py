@@ -89,10 +89,10 @@ def context(card: bool = False) -> BaseContext:
         server.ensure_running = lambda: None  # Else it starts another server.
     server.set_forkserver_preload(WARM.split())
     process: Any = multiprocessing.current_process()
-    if "tempdir" not in (mine := process._config):
+    if "tempdir" not in (config := process._config):
         # Sockets lie there; the default is below the folder of temporary files, however long.
-        mine["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
-        util.Finalize(None, shutil.rmtree, (mine["tempdir"], True), exitpriority=-100)
+        config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
+        util.Finalize(None, shutil.rmtree, (config["tempdir"], True), exitpriority=-100)
     resource_tracker.ensure_running()  # If it were to start below, it would end the block.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # All that it forks inherits this.
     try:

@@ -109,10 +109,10 @@ def watcher() -> SlurmInfoWatcher:
         def update(self) -> None:
             self._last_status_check = time.time()
             try:
-                told = subprocess.check_output(["squeue", "--me", "--noheader", "--format=%A"])
+                listing = subprocess.check_output(["squeue", "--me", "--noheader", "--format=%A"])
             except (OSError, subprocess.CalledProcessError):
                 return say("waiting  squeue does not answer: how the jobs are is not known")
-            ended = self._registered - set(told.decode().split())
+            ended = self._registered - set(listing.decode().split())
             self._info_dict = {job: {"State": "ENDED"} for job in ended}
 
     return Queue(delay_s=60)
@@ -128,9 +128,9 @@ class Slurm:
     def __init__(self, parameters: str, slots: int, folder: Path) -> None:
         import submitit
 
-        told = dict(each.split("=", 1) for each in parameters.split(",") if each)
-        self.jobs = submitit.AutoExecutor(folder, told.pop("cluster", "slurm"))
-        values = {name: int(text) if text.isdigit() else text for name, text in told.items()}
+        settings = dict(pair.split("=", 1) for pair in parameters.split(",") if pair)
+        self.jobs = submitit.AutoExecutor(folder, settings.pop("cluster", "slurm"))
+        values = {name: int(text) if text.isdigit() else text for name, text in settings.items()}
         self.jobs.update_parameters(**({"name": "lib", "timeout_min": 24 * 60} | values))
         submitit.SlurmJob.watcher = watcher()
         self.slots = slots

@@ -72,18 +72,18 @@ class Clock:
         An unknown one takes the mean of the others, which would be that of few if most were
         unknown.
         """
-        found = [self.median(spec) for spec in specs]
-        known = [seconds for seconds in found if seconds is not None]
-        if 2 * len(known) < len(found):
+        medians = [self.median(spec) for spec in specs]
+        known = [seconds for seconds in medians if seconds is not None]
+        if 2 * len(known) < len(medians):
             return None
         mean = sum(known) / max(1, len(known))
-        return [mean if seconds is None else seconds for seconds in found]
+        return [mean if seconds is None else seconds for seconds in medians]
 
     def about(self, specs: Iterable[Spec], workers: int = 1) -> str:
         """Return the expected time of runs as text."""
-        if (found := self.forecast(specs)) is None:
+        if (forecasts := self.forecast(specs)) is None:
             return "time unknown"
-        return f"about {clocked(sum(found) / workers)}"
+        return f"about {clocked(sum(forecasts) / workers)}"
 
 
 def like(args: Json) -> tuple[Any, ...]:
@@ -197,10 +197,10 @@ class Bar:
         shares: the share of each run that is done. It is None where most runs are unknown to the
         clock.
         """
-        if (found := self.clock.forecast(self.todo)) is None:
+        if (forecasts := self.clock.forecast(self.todo)) is None:
             return None
-        made = sum(share * seconds for share, seconds in zip(shares, found, strict=True))
-        alone = (sum(found) - made) / self.slots
+        made = sum(share * seconds for share, seconds in zip(shares, forecasts, strict=True))
+        alone = (sum(forecasts) - made) / self.slots
         so_far = alone * self.slots * (self.drawn - self.began) / made if 1.0 in shares else alone
         return statistics.median([0.6 * so_far, (alone * so_far) ** 0.5, so_far])
 

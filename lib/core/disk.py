@@ -113,10 +113,10 @@ def collect(path: Path) -> None:
 
     It is more than a day old, as another process, maybe of another machine, may be writing now.
     """
-    with os.scandir(path.parent) as there:
-        for entry in there:
-            mine = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
-            if mine and not entry.name.endswith(".lock"):
+    with os.scandir(path.parent) as siblings:
+        for entry in siblings:
+            match = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
+            if match and not entry.name.endswith(".lock"):
                 with suppress(OSError):
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
                         remove(Path(entry.path))
@@ -136,7 +136,7 @@ def toml(path: str | Path) -> dict[str, Any]:
 
     def read(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: read(each) for name, each in value.items()}
+            return {name: read(entry) for name, entry in value.items()}
         return tuple(map(read, value)) if isinstance(value, list) else value
 
     try:
@@ -224,12 +224,12 @@ def seal(folder: str | Path) -> None:
     os.umask(mask)
     for path in list(folder.rglob(".*")):
         remove(path)
-    found = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
-    for path in map(folder.joinpath, found):
+    names = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
+    for path in map(folder.joinpath, names):
         if path.is_symlink() or not path.is_file():
             raise Damaged(f"{paths.shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
-    files = {name: digest(folder / name) for name in found}
+    files = {name: digest(folder / name) for name in names}
     write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
 
 
@@ -245,10 +245,10 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
             raise Damaged(f"{paths.shown(place)} is no regular file")
-        told = read_json(place)
-        if told["version"] != 1:
+        manifest = read_json(place)
+        if manifest["version"] != 1:
             raise KeyError
-        written = dict(told["files"])
+        written = dict(manifest["files"])
         above = {parent.as_posix() for name in written for parent in Path(name).parents}
         for name, state in entries(folder):
             place, is_folder = folder / name, stat.S_ISDIR(state.st_mode)
@@ -293,13 +293,13 @@ def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -
     what: JSON that names the value; the note has it too. A damaged note is made again, and so is
     one of another name.
     """
-    told = [what, *map(stamp, sources)]
+    inputs = [what, *map(stamp, sources)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
-        if check == key_of(told, value):
+        if check == key_of(inputs, value):
             return value
     value = compute()
     with suppress(OSError):  # The disk may be full or read-only: then files are read next time.
-        write(path, json.dumps([value, key_of(told, value)]), durable=False)
+        write(path, json.dumps([value, key_of(inputs, value)]), durable=False)
     return value

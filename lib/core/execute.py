@@ -66,12 +66,12 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
             draft.tell("stopped")
         raise
     except Exception as error:
-        told = {"error": one_line(error)}
+        failure = {"error": one_line(error)}
         try:
-            draft.tell("failed", **told, traceback=traceback.format_exc())
+            draft.tell("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # The disk may be full.
             with suppress(OSError):
-                draft.tell("failed", in_place=True, **told)
+                draft.tell("failed", in_place=True, **failure)
         raise
     return store.place(spec)
 

@@ -120,8 +120,8 @@ class Mix(Option):
     @property
     def surgery(self) -> dict[str, Any]:
         """Return the operation that puts the mix into a model."""
-        told = {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
-        return told | ({"plain": self.plain} if self.plain else {})
+        operation = {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
+        return operation | ({"plain": self.plain} if self.plain else {})
 
 
 @dataclass(frozen=True)

@@ -111,10 +111,12 @@ def scrubbed(text: str) -> str:
     Only absolute paths below the root of the file system are replaced: a shorter name could be a
     word or a mark of the text itself.
     """
-    named = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
-    named = {str(path): name for path, name in named.items() if path and Path(path).parts[1:]}
-    for path, name in sorted(named.items(), key=lambda each: -len(each[0])):
+    placeholders = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
+    placeholders |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
+    placeholders = {
+        str(path): name for path, name in placeholders.items() if path and Path(path).parts[1:]
+    }
+    for path, name in sorted(placeholders.items(), key=lambda pair: -len(pair[0])):
         if os.path.isabs(path):
             text = re.sub(rf"(?<![\w./~$-]){re.escape(path)}(?![\w-])", name, text)
     return text

@@ -17,8 +17,8 @@ BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")  # Each of these multiplies numbe
 def read_cpuinfo(head: str) -> str:
     """Return what Linux tells of its first processor behind one of some words, or ""."""
     with suppress(OSError):
-        found = re.search(rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text())
-        return found[1] if found else ""
+        match = re.search(rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text())
+        return match[1] if match else ""
     return ""
 
 
@@ -30,8 +30,8 @@ def name() -> str:
 @cache
 def features() -> list[str]:
     """Return which of FEATURES the processor has. None are known where the system is not Linux."""
-    there = read_cpuinfo("flags|Features").split()
-    return [each for each in FEATURES if each in there]
+    flags = read_cpuinfo("flags|Features").split()
+    return [feature for feature in FEATURES if feature in flags]
 
 
 def has_bfloat16() -> bool:

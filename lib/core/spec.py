@@ -127,8 +127,8 @@ class Spec:
 
     def to_json(self) -> Json:
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        told = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
-        return told | {"inputs": inputs, "seed": self.seed}
+        body = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
+        return body | {"inputs": inputs, "seed": self.seed}
 
     def __hash__(self) -> int:
         return hash((self.step, self.id, self.seed))
@@ -155,12 +155,12 @@ def from_json(body: Json) -> Spec:
 
 def ancestry(specs: Iterable[Spec]) -> set[Spec]:
     """Return all inputs of some Specs, and the inputs of these, and so on."""
-    found, left = set(), list(specs)
+    ancestors, left = set(), list(specs)
     while left:
-        new = set(left.pop().parents.values()) - found
-        found |= new
+        new = set(left.pop().parents.values()) - ancestors
+        ancestors |= new
         left += new
-    return found
+    return ancestors
 
 
 def generated(args: Json) -> bool:
@@ -168,9 +168,11 @@ def generated(args: Json) -> bool:
 
     Such a run keeps its weights even where no other run needs them: they are some megabytes.
     """
-    told = args.get("data") or {}
+    data = args.get("data") or {}
     return "toy" in (
-        each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
+        description.get("source")
+        for description in (data, *data.values())
+        if isinstance(description, dict)
     )
 
 

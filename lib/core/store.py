@@ -108,8 +108,8 @@ class Run:
 
         weights: whether they are checked as well.
         """
-        told, asked = self.spec, spec.to_json()
-        if told != asked and placeless(told) != placeless(asked):
+        stored, asked = self.spec, spec.to_json()
+        if stored != asked and placeless(stored) != placeless(asked):
             raise Damaged(f"{paths.shown(self.folder)} holds the run of another Spec")
         if weights:
             disk.check(self.folder)
@@ -270,9 +270,9 @@ class Store:
 
         It is the error of the input at the root of it.
         """
-        for each in self.missing([spec]):  # Inputs come first.
-            if error := ledger(self.part(each)).get("error"):
-                return error if each == self.look(spec)[0] else needs(each, error)
+        for missing_spec in self.missing([spec]):  # Inputs come first.
+            if error := ledger(self.part(missing_spec)).get("error"):
+                return error if missing_spec == self.look(spec)[0] else needs(missing_spec, error)
         return ""
 
     def unfinished(self, part: Path) -> Json:
@@ -325,11 +325,11 @@ def ledger(part: Path) -> Json:
 
     A ledger that is damaged or absent says that the run died.
     """
-    told: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
+    status: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
-        return told | read_json(part / "status.json")
+        return status | read_json(part / "status.json")
     except (OSError, Damaged):
-        return told
+        return status
 
 
 def needs(spec: Spec, error: str) -> str:
@@ -370,9 +370,9 @@ class Scratch:
 
         If a step has several notes, the last one counts.
         """
-        found = {line["step"]: line[name] for line in self.lines if name in line}
-        steps = sorted(found)
-        columns = {key: np.array([found[step][key] for step in steps]) for key in found[steps[0]]}
+        notes = {line["step"]: line[name] for line in self.lines if name in line}
+        steps = sorted(notes)
+        columns = {key: np.array([notes[step][key] for step in steps]) for key in notes[steps[0]]}
         return {"step": np.array(steps)} | columns
 
     def progress(self, fraction: float, **now: Any) -> None:

@@ -61,7 +61,7 @@ def export(
     if onnx:
         forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
     for form, run in forms.items():
-        most = max(float(abs(run(batch) - wanted).max()) for batch, wanted in samples)
+        most = max(float(abs(run(batch) - expected).max()) for batch, expected in samples)
         if not most <= CLOSE:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
             raise Refused(f"{why}than rounding ({CLOSE}): do not use it")
@@ -126,7 +126,7 @@ def auto(cls: str) -> str:
 @torch.no_grad()
 def outputs(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> np.ndarray:
     """Return all outputs of a model for a batch as one flat array."""
-    return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
+    return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
 def in_onnx(
@@ -140,16 +140,16 @@ def in_onnx(
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # PyTorch warns without torchvision.
     free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
-    told = {"input_names": [*batch], "output_names": ["logits"], "dynamic_shapes": free}
-    torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
+    options = {"input_names": [*batch], "output_names": ["logits"], "dynamic_shapes": free}
+    torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **options)
     session = onnxruntime.InferenceSession(path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
 
 
 def fixed(model: PreTrainedModel) -> int:
     """Return the only number of tokens that a model takes; 0 where it takes any number."""
-    there = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
-    return max(there, default=0)
+    lengths = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
+    return max(lengths, default=0)
 
 
 def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:

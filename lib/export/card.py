@@ -22,7 +22,9 @@ def card(run: Run, exported: Json) -> ModelCard:
     exported: the dict that lib.export.export returned for it.
     """
     spec, task = from_json(run.spec), task_of(run)
-    bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
+    bases = sorted(
+        {ancestor.args["name"] for ancestor in ancestry([spec]) if ancestor.step == "checkpoint"}
+    )
     return ModelCard.from_template(
         ModelCardData(library_name="transformers"),
         template_path=str(Path(__file__).with_name("card.md.j2")),
@@ -39,10 +41,13 @@ def card(run: Run, exported: Json) -> ModelCard:
 def steps(spec: Spec) -> Iterator[str]:
     """Yield a line for each run behind a model, with its step and its arguments. Inputs come before
     the runs that use them."""
-    behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
-    for number, each in enumerate([*behind, spec], 1):
-        args = {name: v for name, v in each.args.items() if name not in ("data", "numerics")}
-        yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(placeless(args))[:400]}`"
+    behind = sorted(ancestry([spec]), key=lambda ancestor: len(ancestry([ancestor])))
+    for number, run_spec in enumerate([*behind, spec], 1):
+        args = {name: v for name, v in run_spec.args.items() if name not in ("data", "numerics")}
+        yield (
+            f"{number}. `{run_spec.step}`, seed {run_spec.seed}: "
+            f"`{json.dumps(placeless(args))[:400]}`"
+        )
 
 
 def measured(run: Run, task: Task | None) -> dict[str, float]:

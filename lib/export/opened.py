@@ -67,43 +67,43 @@ class Opened:
         `confidence` in it. For a regression they are `label` and `said`, on the scale of the file.
         For spans they are the arrays that the run keeps.
         """
-        found = self.run.arrays("predictions")
-        if "logits" not in found:
-            return pd.DataFrame({name: list(values) for name, values in found.items()})
-        labels, logits = found["labels"], found["logits"].astype(float)
+        arrays = self.run.arrays("predictions")
+        if "logits" not in arrays:
+            return pd.DataFrame({name: list(values) for name, values in arrays.items()})
+        labels, logits = arrays["labels"], arrays["logits"].astype(float)
         task = self.task
         assert task  # Only a run of one task keeps logits.
         low, high = task.scale
         scores = {"label": labels.astype(float), "said": logits[:, 0]}
-        told = {name: low + each * (high - low) / 5 for name, each in scores.items()}
+        columns = {name: low + values * (high - low) / 5 for name, values in scores.items()}
         if task.labels:
             said, names = logits.argmax(1), np.array(task.labels)
-            told = {"label": names[labels], "said": names[said], "right": said == labels}
-            told["confidence"] = softmax(logits, 1).max(1)
-        return pd.DataFrame(told, pd.Index(found["index"], name="row"))
+            columns = {"label": names[labels], "said": names[said], "right": said == labels}
+            columns["confidence"] = softmax(logits, 1).max(1)
+        return pd.DataFrame(columns, pd.Index(arrays["index"], name="row"))
 
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Return the texts of the development rows, by the number of the row. Raises
         FileNotFoundError where the data are absent."""
-        there = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
-        split = next(rows for name, rows in there.items() if name.startswith("dev"))
+        splits = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
+        split = next(rows for name, rows in splits.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
-def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> Opened:
+def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
     """Open a run, which a line of a notebook's grid or its own name tells.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    name: a part of a notebook's name; the columns `wanted` then choose a line of its grid. Or the
+    name: a part of a notebook's name; the values of `columns` choose a line of its grid. Or the
     name of a run, or a part of it that only this run has. keep: whether the run is made with its
     weights where they are missing. Raises Refused where no run or several fit, and
     FileNotFoundError for a run that is not made.
     """
-    spec = None if "-" in name else chosen(name, profile, wanted)
+    spec = None if "-" in name else chosen(name, profile, columns)
     run = Store().lookup(spec)["run"] if spec else find_run(name)
     if run is None and spec and not keep:
         fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
@@ -114,30 +114,30 @@ def load(name: str, profile: str = "toy", keep: bool = False, **wanted: Any) -> 
     return Opened(weights(run, keep) if keep else run)
 
 
-def chosen(name: str, profile: str, wanted: dict[str, Any]) -> Spec:
-    """Return the Spec of the only line of a notebook's grid whose columns have the values `wanted`.
+def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
+    """Return the Spec of the only line of a notebook's grid that has the values of `columns`.
 
     Raises Refused with lines to choose from where no line or several have them.
     """
     path = notebook.find([name])[0]
     rows = notebook.planned(path, {"profile": profile}).get("grid", [])
-    hits = [row for row in rows if all(row.get(c) == v for c, v in wanted.items())]
+    hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        told = f"{len(specs)} runs of {path.stem} have {wanted}: choose a line such as"
-        raise Refused(f"{told} {', '.join(map(str, lines))}")
+        reason = f"{len(specs)} runs of {path.stem} have {columns}: choose a line such as"
+        raise Refused(f"{reason} {', '.join(map(str, lines))}")
     return specs.pop()
 
 
 def find_run(name: str) -> Run:
     """Return the only run whose name contains `name`. Raises Refused where no run or several
     do."""
-    there = {run.name: run for run in Store().every()}
-    hits = [name] if name in there else [each for each in there if name in each]
+    runs = {run.name: run for run in Store().every()}
+    hits = [name] if name in runs else [run_name for run_name in runs if name in run_name]
     if len(hits) != 1:
-        first = ", ".join((hits or list(there))[:9])
+        first = ", ".join((hits or list(runs))[:9])
         raise Refused(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
-    return there[hits[0]]
+    return runs[hits[0]]
 
 
 def weights(run: Run, keep: bool = False) -> Run:

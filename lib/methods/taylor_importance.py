@@ -58,7 +58,7 @@ def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     importance, heads, neurons = torch_pruning.importance.TaylorImportance(), [], []
     for layer in encoder.layer:
         attention, dense = layer.attention.self, layer.intermediate.dense
-        for found, linear, parts in (
+        for part_scores, linear, parts in (
             (heads, attention.query, attention.num_attention_heads),
             (neurons, dense, dense.out_features),
         ):
@@ -66,5 +66,5 @@ def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
             prune = torch_pruning.prune_linear_out_channels
             channels = importance(graph.get_pruning_group(linear, prune, every))
             assert channels is not None
-            found.append(channels.view(parts, -1).mean(1).cpu())
+            part_scores.append(channels.view(parts, -1).mean(1).cpu())
     return torch.stack(heads), torch.stack(neurons)

@@ -44,11 +44,11 @@ def headed(
     if head in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
-            there = model.config.num_labels
-            raise Refused(f"{folder.name} has {there} outputs; the task needs {outputs}")
+            head_size = model.config.num_labels
+            raise Refused(f"{folder.name} has {head_size} outputs; the task needs {outputs}")
     elif operated(folder):
-        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise Refused(f"{told}: start from a model of such a task, or from one before surgery")
+        reason = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise Refused(f"{reason}: start from a model of such a task, or from one before surgery")
     else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
@@ -142,12 +142,12 @@ def fitting(
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
         # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
-        model, found = cls.from_pretrained(folder, **PLAIN | more)
+        model, report = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
-    wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
-    wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
-    wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
+    wrong = [f"{name} is missing" for name in report["missing_keys"] if re.match(inside, name)]
+    wrong += [f"{n} is not expected" for n in report["unexpected_keys"] if re.search(asked, n)]
+    wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]]
     if not surgery(model):  # An operation may store integers.
         odd = [(n, kind) for n, kind in types(folder) if kind not in FLOATS and n[-4:] != "_ids"]
         wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd]

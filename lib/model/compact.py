@@ -21,20 +21,20 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
     first head and neuron. The function stays the same up to rounding. A model with ghosts stays as
     it is. Returns {"heads": [L], "neurons": [L]}, the numbers that stay.
     """
-    kept: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
-    total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
+    selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
+    total = {what: [wide(layer)[what] for layer in layers(model)] for what in selection}
     if any(map(ghost.present, layers(model))):
         return total
     for layer in layers(model):
         attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
         value, out = attention.value, layer.attention.output.dense
         size, activated = attention.attention_head_size, first.intermediate_act_fn(first.dense.bias)
-        kept["heads"].append(emptied(value.weight, out, value.bias, size))
-        kept["neurons"].append(emptied(first.dense.weight, second, activated, 1))
-    found = {what: [len(each) for each in lists] for what, lists in kept.items()}
-    if found != total:
-        operate(model, {"op": "keep", **kept})
-    return found
+        selection["heads"].append(emptied(value.weight, out, value.bias, size))
+        selection["neurons"].append(emptied(first.dense.weight, second, activated, 1))
+    counts = {what: [len(indices) for indices in lists] for what, lists in selection.items()}
+    if counts != total:
+        operate(model, {"op": "keep", **selection})
+    return counts
 
 
 def emptied(
@@ -64,8 +64,8 @@ def sizes(model: nn.Module) -> dict[str, int]:
     """
     dense, spared = stored(model), 0
     for _, _, linear in masks.projections(model):
-        total, kept = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
-        spared += max(0, 4 * (total - kept) - -(-total // 8))
+        total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
+        spared += max(0, 4 * (total - nonzero) - -(-total // 8))
     return {"bytes_dense": dense, "bytes_sparse": dense - spared}
 
 

@@ -34,8 +34,8 @@ def cut(
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
     Raises Refused where M is not in 1..A, and where scores have another shape.
     """
-    kept: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
-    kept |= {"others": []} if whole else {}
+    selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
+    selection |= {"others": []} if whole else {}
     for number, layer in enumerate(layers(model)):
         total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
@@ -43,11 +43,11 @@ def cut(
         order = ranked(head_scores, model, number, total, "head")
         neurons = ranked(neuron_scores, model, number, ffn, "neuron")[: heads * ffn // total]
         narrow(layer, order[:heads], neurons, order, whole)
-        kept["heads"].append(order[:heads].tolist())
-        kept["neurons"].append(neurons.tolist())
+        selection["heads"].append(order[:heads].tolist())
+        selection["neurons"].append(neurons.tolist())
         if whole:
-            kept["others"].append(order[heads:].tolist())
-    return kept
+            selection["others"].append(order[heads:].tolist())
+    return selection
 
 
 def ranked(scores: Any, model: nn.Module, number: int, total: int, what: str) -> torch.Tensor:
@@ -68,38 +68,38 @@ def narrow(
     heads: torch.Tensor,
     neurons: torch.Tensor,
     every: torch.Tensor | tuple[()] = (),
-    whole: Collection[str] = (),
+    uncut: Collection[str] = (),
 ) -> None:
     """Keep only these heads [M] and neurons [N] of one layer, in this order.
 
-    every: all heads [A], in the order in which the parts that `whole` names keep them.
+    every: all heads [A], in the order in which the parts that `uncut` names keep them.
     """
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  Where `whole` names a part, `every` is a tensor.
+        # pyrefly: ignore[bad-index]  Where `uncut` names a part, `every` is a tensor.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (heads, every if whole else heads)
+        for index in (heads, every if uncut else heads)
     )
     query, key, value = QKV
-    for path, kept, columns in (
+    for path, row_indices, columns in (
         (query, rows, None),
         (key, rows, None),
-        (value, full if "v" in whole else rows, None),
-        (OUT, None, full if "o" in whole else rows),
+        (value, full if "v" in uncut else rows, None),
+        (OUT, None, full if "o" in uncut else rows),
         (FFN1, neurons, None),
         (FFN2, None, neurons),
     ):
-        layer.set_submodule(path, sliced(layer.get_submodule(path), kept, columns))
+        layer.set_submodule(path, sliced(layer.get_submodule(path), row_indices, columns))
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
     if hasattr(attention, "columns"):  # Of the bias of an MPNet (mpnet.py).
         device, before = attention.query.weight.device, attention.columns
         attention.columns = heads.to(device) if before is None else before[heads.to(device)]
 
 
-def keep(model: nn.Module, **wanted: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+def keep(model: nn.Module, **selection: Sequence[Sequence[int]]) -> dict[str, list[int]]:
     """Keep only the named parts of each layer, such as those that a search found.
 
-    wanted: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices among the
+    selection: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices among the
     parts that the model has now. A kind that is not named stays whole. embedding: inputs of Q, K
     and V; qk: dimensions of queries and keys; v: dimensions of values. The result equals the model
     with the context of the other heads and the activation of the other neurons set to zero.
@@ -107,20 +107,22 @@ def keep(model: nn.Module, **wanted: Sequence[Sequence[int]]) -> dict[str, list[
     Returns the counts {"heads": [L], ...}. Raises Refused, naming the layer, where a list is
     empty, or has an index twice or one that does not exist.
     """
-    there = layers(model)
-    for what, lists in wanted.items():
-        known("part to keep", what, wide(there[0]))
-        for number, (layer, chosen) in enumerate(zip(there, lists, strict=True)):
+    encoder_layers = layers(model)
+    for what, lists in selection.items():
+        known("part to keep", what, wide(encoder_layers[0]))
+        for number, (layer, chosen) in enumerate(zip(encoder_layers, lists, strict=True)):
             total = wide(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
-    for number, layer in enumerate(there):
+    for number, layer in enumerate(encoder_layers):
         every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}
-        chosen = {what: torch.tensor(lists[number], device="cpu") for what, lists in wanted.items()}
+        chosen = {
+            what: torch.tensor(lists[number], device="cpu") for what, lists in selection.items()
+        }
         narrow(layer, chosen.get("heads", every["heads"]), chosen.get("neurons", every["neurons"]))
         thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
-    return {what: [len(kept) for kept in lists] for what, lists in wanted.items()}
+    return {what: [len(indices) for indices in lists] for what, lists in selection.items()}
 
 
 def wide(layer: Part) -> dict[str, int]:

@@ -178,11 +178,11 @@ class Folded(Ghosted):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads = self.convolution.full[1]
         slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)
-        each = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
-        y = each.sum(1)
+        head_outputs = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
+        y = head_outputs.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
-        return y + self.ghost(each).sum(1)
+        return y + self.ghost(head_outputs).sum(1)
 
 
 class Completed(Ghosted):
@@ -265,16 +265,16 @@ def uncut_parts(layer: Part) -> list[str]:
 def check(model: nn.Module, options: Ghost) -> None:
     """Raise Refused where the options do not fit together, the model, or its other ghosts."""
     first = layers(model)[0]
-    heads, there = first.attention.self.num_attention_heads, present(first)
+    heads, ghosts = first.attention.self.num_attention_heads, present(first)
     config: Any = model.config
     options.fits(heads < config.num_attention_heads)
     for position in options.positions:
-        if position in there or options.positions.count(position) > 1:
+        if position in ghosts or options.positions.count(position) > 1:
             raise Refused(f"position {position!r} has a ghost already: name each position once")
-    wanted = list(options.uncut)
-    if wanted != uncut_parts(first) and (wanted or not there.keys() & {"qk", "v"}):
-        at, left = list(options.positions), uncut_parts(first)
-        raise Refused(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
+    uncut = list(options.uncut)
+    if uncut != uncut_parts(first) and (uncut or not ghosts.keys() & {"qk", "v"}):
+        positions, left = list(options.positions), uncut_parts(first)
+        raise Refused(f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}')
 
 
 def module(
@@ -314,22 +314,22 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     their number, "parameters": extra ones}. Raises Refused, before anything changes, for options
     that do not fit together or this model, and for a position that has a ghost already.
     """
-    wanted = Ghost(**options)
+    settings = Ghost(**options)
     config: Any = model.config
-    check(model, wanted)
+    check(model, settings)
     generator = torch.Generator().manual_seed(stream(seed, "ghost"))
-    mask = padding(model) if wanted.mask else None
+    mask = padding(model) if settings.mask else None
     added = []
     for layer in layers(model):
-        for position in wanted.positions:
+        for position in settings.positions:
             total = config.num_attention_heads
-            new = module(layer, position, wanted, generator, mask, total)
+            new = module(layer, position, settings, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":
                 layer.attention.self.register_forward_hook(complete)
             added.append(new.convolution)
-    if "qk" in wanted.positions:
+    if "qk" in settings.positions:
         attend_with_ghosts(model)
     return {
         "modules": len(added),
@@ -340,8 +340,8 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
 def attend_with_ghosts(model: nn.Module) -> None:
     """Let each layer use `attend`, by a configuration that no other model shares."""
     shared: Any = model.config
-    own = copy.deepcopy(shared)
+    config_copy = copy.deepcopy(shared)
     for part in model.modules():
         if getattr(part, "config", None) is shared:
-            part.config = own
-    own._attn_implementation = ATTENTION
+            part.config = config_copy
+    config_copy._attn_implementation = ATTENTION

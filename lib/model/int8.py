@@ -34,8 +34,8 @@ class Int8(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output [..., O] in the type of x [..., I]; sums are exact, in int32."""
-        whole, scale = rounded(x.float().flatten(0, -2))
-        sums = torch._int_mm(whole, self.weight.t())  # CPUs run this int8 product alone.
+        integers, scale = rounded(x.float().flatten(0, -2))
+        sums = torch._int_mm(integers, self.weight.t())  # CPUs run this int8 product alone.
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 

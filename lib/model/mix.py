@@ -158,13 +158,13 @@ def add(
     """
     if present(model):
         raise Refused("this model has a layer mix already: it takes one")
-    encoder, there = base(model), layers(model)
-    states = len(there) + 1
+    encoder, encoder_layers = base(model), layers(model)
+    states = len(encoder_layers) + 1
     generator = torch.Generator().manual_seed(stream(seed, "mix"))
     mix = LayerMix(states, norm, init, dropout, padding(model), generator, plain)
     encoder.mix = mix.to(next(model.parameters()).device)
     embedding_output(model).register_forward_hook(mix.start)
-    for layer in there:
+    for layer in encoder_layers:
         layer.register_forward_hook(mix.keep)
     encoder.encoder.register_forward_hook(mix.replace)
     return {"states": states} | size(mix)

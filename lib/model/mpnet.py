@@ -136,6 +136,6 @@ def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
         return None
     pattern = rf"(encoder\.layer\.\d+\.)({'|'.join(map(re.escape, NAMES))})\."
     return {
-        re.sub(pattern, lambda found: f"{found[1]}{NAMES[found[2]]}.", name): tensor
+        re.sub(pattern, lambda match: f"{match[1]}{NAMES[match[2]]}.", name): tensor
         for name, tensor in model.state_dict().items()
     }

@@ -41,7 +41,7 @@ def known(what: str, name: object, allowed: Collection[Any]) -> None:
     """Raise Refused unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:
         return
-    folded = {str(each).lower(): each for each in allowed}
+    folded = {str(choice).lower(): choice for choice in allowed}
     near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
     raise Refused(
@@ -84,8 +84,8 @@ class Option:
                 self.typed(name, (list, tuple), "a list")
                 object.__setattr__(self, name, tuple(value))
                 for choices in args[:1]:
-                    for each in value:
-                        one_of(type(self).__name__, name, each, get_args(choices))
+                    for element in value:
+                        one_of(type(self).__name__, name, element, get_args(choices))
             elif origin is Literal:
                 one_of(type(self).__name__, name, value, args)
             else:

@@ -60,20 +60,22 @@ def surgery(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def sliced(
-    whole: nn.Linear, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
+    projection: nn.Linear, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
 ) -> nn.Linear:
     """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
 
     Device and dtype stay. rows, columns: indices, or None for all of them.
     """
-    weight, bias = whole.weight, whole.bias
+    weight, bias = projection.weight, projection.bias
     if rows is not None:
         weight = weight[rows.to(weight.device)]
         bias = None if bias is None else bias[rows.to(bias.device)]
     if columns is not None:
         weight = weight[:, columns.to(weight.device)]
-    own: Any = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
-    return linear(*own)
+    parameters: Any = (
+        None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias)
+    )
+    return linear(*parameters)
 
 
 def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:

@@ -83,22 +83,22 @@ def attend(
     put another kind of layer there.
     """
     scores = raw(module, query, key, attention_mask, scaling, position_bias)
-    found = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
-    return (found @ value).transpose(1, 2).contiguous(), found
+    attention_maps = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
+    return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
 
 
 register(ATTENTION, attend)
 
 
 @contextmanager
-def eager(model: PreTrainedModel, wanted: bool = True) -> Iterator[None]:
+def eager(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model use the attention of this file while the context is open.
 
     The function of the model stays the same. An attention that surgery put in stays. Nothing
-    happens unless `wanted`.
+    happens unless `is_enabled`.
     """
     before: Any = model.config._attn_implementation
-    if not wanted or before in OURS:
+    if not is_enabled or before in OURS:
         yield
         return
     model.set_attn_implementation(ATTENTION)

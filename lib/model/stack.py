@@ -62,8 +62,8 @@ class Stack(nn.Module):
 
     def __init__(self, hidden: int, inner: int, count: int, eps: float, rate: float) -> None:
         super().__init__()
-        own = hidden, inner, eps, rate
-        self.networks = nn.ModuleList(Network(*own) for _ in range(count))
+        arguments = hidden, inner, eps, rate
+        self.networks = nn.ModuleList(Network(*arguments) for _ in range(count))
         self.LayerNorm = Norm(self)
 
     def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
@@ -72,18 +72,18 @@ class Stack(nn.Module):
         formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused where
         the stack is smaller.
         """
-        there = self.networks[0].W1.out_features
-        if count > len(self.networks) or inner > there:
-            found = f"a stack of {len(self.networks)} networks of {there} channels"
-            raise Refused(f"{found} cannot run {count} of {inner}: choose a smaller net")
+        channels = self.networks[0].W1.out_features
+        if count > len(self.networks) or inner > channels:
+            description = f"a stack of {len(self.networks)} networks of {channels} channels"
+            raise Refused(f"{description} cannot run {count} of {inner}: choose a smaller net")
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch
 
     def forward(self, _: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.sliced(self.inner)
-            found = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
-            x = x + network.dropout(found)
+            output = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
+            x = x + network.dropout(output)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
         return x
 

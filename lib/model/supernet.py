@@ -61,17 +61,17 @@ def build(
     return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
 
 
-def choose(model: transformers.PreTrainedModel, wanted: Net | dict[str, Any] | None = None) -> None:
-    """Let a supernet run as the Net `wanted`, or with None as all that it was built for.
+def choose(model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None) -> None:
+    """Let a supernet run as `net`, or with None as all that it was built for.
 
     The first networks of each stack run, with the first channels of each network and the net's
     formulas. No weight is changed. Channels out of use get a gradient of zero, so AdamW's momentum
     and decay still move them. Networks out of use get no gradient, and stay. Raises Refused
     where the net has other layers, or larger ones.
     """
-    wanted = read_net(model) if wanted is None else as_json(wanted)
-    for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
-        layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
+    net = read_net(model) if net is None else as_json(net)
+    for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
+        layer.output.use(formula, count, net["width"] // q, net["mismatch"])
 
 
 def inherit(
@@ -95,15 +95,17 @@ def inherit(
     if words[0] != words[1] or rest or not times:
         sizes = f"words and layers {[*zip(words, depths, strict=True)]} of student and source"
         raise Refused(f"{sizes}: take the same vocabulary, and a multiple of the layers")
-    there = {as_stack(plain(name, source)): value for name, value in source.state_dict().items()}
+    source_tensors = {
+        as_stack(plain(name, source)): value for name, value in source.state_dict().items()
+    }
     left = []
     for name, value in student.state_dict().items():
-        own, place = plain(name, student), r"(?<=encoder\.layer\.)\d+"
-        origin = re.sub(place, lambda found: str(int(found[0]) // times), own)
-        if origin not in there:
+        plain_name, place = plain(name, student), r"(?<=encoder\.layer\.)\d+"
+        origin = re.sub(place, lambda match: str(int(match[0]) // times), plain_name)
+        if origin not in source_tensors:
             left.append(name)
             continue
-        larger, head = there[origin], name.startswith(("classifier.", "qa_outputs."))
+        larger, head = source_tensors[origin], name.startswith(("classifier.", "qa_outputs."))
         block = larger[tuple(slice(n) for n in value.shape)]
         if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
             why = "the source must be at least as large, and have as many outputs"
@@ -119,7 +121,7 @@ def as_stack(name: str) -> str:
     """
     parts = {"intermediate.dense": "W1", "output.dense": "W2", "output.LayerNorm": "LayerNorm"}
     block = rf"(encoder\.layer\.\d+)\.({'|'.join(map(re.escape, parts))})\."
-    return re.sub(block, lambda found: f"{found[1]}.output.networks.0.{parts[found[2]]}.", name)
+    return re.sub(block, lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.", name)
 
 
 def plain(name: str, model: transformers.PreTrainedModel) -> str:

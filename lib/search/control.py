@@ -70,15 +70,15 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def encoder(
-    hidden: int, size: int, whole: Sequence[Mapping[str, float]], tokens: int = gated.TOKENS
+    hidden: int, size: int, full_widths: Sequence[Mapping[str, float]], tokens: int = gated.TOKENS
 ) -> Callable[[Mapping[tuple[int, str], float]], float]:
     """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
 
-    whole: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
+    full_widths: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
     """
 
     def cost(sums: Mapping[tuple[int, str], float]) -> float:
-        widths = [dict(width) for width in whole]
+        widths = [dict(width) for width in full_widths]
         for (layer, kind), number in sums.items():
             widths[layer][kind] = number
         return gated.flops(hidden, size, widths, tokens)
@@ -102,20 +102,20 @@ class Control:
         # which has its own quota.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = self.region if self.options.quota == "layer" else np.zeros_like(self.region)
-        self.groups = [np.flatnonzero(group == each) for each in np.unique(group)]
+        self.groups = [np.flatnonzero(group == label) for label in np.unique(group)]
         self.full = self.cost(self.sizes)
-        lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
-        if lowest > (1 + self.options.tolerance) * wanted:
+        lowest, ratio = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
+        if lowest > (1 + self.options.tolerance) * ratio:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
-            raise Refused(f"Gates.ratio is {wanted}, but {least}: ask for at least that")
+            raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
 
     def on(self, alphas: np.ndarray) -> np.ndarray:
         return alphas > EDGE
 
     def sums(self, masks: np.ndarray) -> dict[Any, float]:
         """Return {region: sum} of masks [N]."""
-        found = np.bincount(self.region, masks, len(self.sizes)).tolist()
-        return dict(zip(self.sizes, found, strict=True))
+        totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
+        return dict(zip(self.sizes, totals, strict=True))
 
     def actual(self, on: np.ndarray) -> float:
         """Return F over the whole cost, for gates [N] that are on."""
@@ -268,7 +268,7 @@ class Control:
             wish = self.eager(average)
             leaving = self.leaving(on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0)
             new = self.fit(on, leaving, average)
-        was, now = (abs(self.actual(each) - self.options.ratio) for each in (on, new))
+        was, now = (abs(self.actual(gates) - self.options.ratio) for gates in (on, new))
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
         alphas = alphas.copy()
         alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
@@ -309,4 +309,4 @@ def random_of_sizes(sizes: dict[Any, int], numbers: list[int], seed: int) -> np.
     draws = np.random.default_rng(stream(seed, "architecture")).random(sum(sizes.values()))
     parts = np.split(draws, np.cumsum(list(sizes.values()))[:-1])
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
-    return np.concatenate([rank < kept for rank, kept in zip(ranks, numbers, strict=True)])
+    return np.concatenate([rank < number for rank, number in zip(ranks, numbers, strict=True)])

@@ -110,11 +110,11 @@ def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluat
     """
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {name: value for name, value in settled(options).items() if name != "budget"}
-    told = {"space": space.identity(), "seed": seed, "search": proposing}
+    header = {"space": space.identity(), "seed": seed, "search": proposing}
     lines = list(complete_lines(path.read_bytes() if path.exists() else b""))
-    if not lines or canonical(lines[0][0]) != canonical(told):
+    if not lines or canonical(lines[0][0]) != canonical(header):
         path.unlink(missing_ok=True)
-        append(path, told)
+        append(path, header)
         return []
     os.truncate(path, sum(len(line) for _, line in lines))
     return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e, _ in lines[1:]]

@@ -51,13 +51,13 @@ def tree(tokens: list[str]) -> language.Node | None:
         return None
 
 
-def end(tokens: list[str], at: int) -> int:
-    """Return where the part of a prefix list that starts at `at` ends."""
+def end(tokens: list[str], position: int) -> int:
+    """Return where the part of a prefix list that starts at `position` ends."""
     open_ = 1
     while open_:
-        open_ += ARITY[tokens[at]] - 1
-        at += 1
-    return at
+        open_ += ARITY[tokens[position]] - 1
+        position += 1
+    return position
 
 
 def change(tokens: list[str], linears: int, dice: Callable[[], float]) -> list[str]:
@@ -73,26 +73,31 @@ def change(tokens: list[str], linears: int, dice: Callable[[], float]) -> list[s
         return values[int(dice() * len(values))]
 
     def full(depth: int) -> list[str]:
-        found, left = [], [depth]
+        symbols, left = [], [depth]
         while left:
             depth = left.pop()
-            found.append(pick(functions if depth else TERMINALS))
-            left += [depth - 1] * (ARITY[found[-1]] if depth else 0)
-        return found
+            symbols.append(pick(functions if depth else TERMINALS))
+            left += [depth - 1] * (ARITY[symbols[-1]] if depth else 0)
+        return symbols
 
     binary = ("linear", *("foreign",) * (linears - 1), *BINARY)
     functions = binary + UNARY
-    at = int(dice() * len(tokens))
-    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
+    position = int(dice() * len(tokens))
+    tokens = tokens[:position] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, position) :]
     if len(tokens) > 1:
-        at = 1 + int(dice() * (len(tokens) - 1))
+        position = 1 + int(dice() * (len(tokens) - 1))
         alike = {0: TERMINALS, 1: UNARY, 2: binary}
-        tokens[at] = pick(alike[ARITY[tokens[at]]])
-    at = int(dice() * len(tokens))
-    op, part = pick(functions), tokens[at : end(tokens, at)]
+        tokens[position] = pick(alike[ARITY[tokens[position]]])
+    position = int(dice() * len(tokens))
+    op, part = pick(functions), tokens[position : end(tokens, position)]
     place = int(dice() * ARITY[op])
     args = [part if i == place else [pick(TERMINALS)] for i in range(ARITY[op])]
-    return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
+    return [
+        *tokens[:position],
+        op,
+        *(token for arg in args for token in arg),
+        *tokens[position + len(part) :],
+    ]
 
 
 def accepted(tokens: list[str], *widths: Any) -> language.Node | None:

@@ -74,13 +74,13 @@ def path(
     features = space.features([e.candidate for e in known])
     fitted = cascade(features.tobytes(), features.shape[1], tuple(e.score for e in known))
     # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
-    return [each.predict for each in fitted]
+    return [classifier.predict for classifier in fitted]
 
 
 def follow(
     space: Space,
     seen: set[str],
-    wanted: Sequence[Callable[[np.ndarray], np.ndarray]],
+    conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -89,27 +89,27 @@ def follow(
     Where no draw is, it is the new draw that follows the path farthest, the first of equals. It is
     None where all draws are known.
     """
-    best, reached, size = None, -1, BATCH if wanted else 1
+    best, reached, size = None, -1, BATCH if conditions else 1
     for start in range(0, options.draws, size):
         drawn = [space.draw(rng) for _ in range(min(size, options.draws - start))]
         new = [candidate for candidate in drawn if space.key(candidate) not in seen]
         if not new:
             continue
-        steps = followed(space, new, wanted)
+        steps = followed(space, new, conditions)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
-        if reached == len(wanted):
+        if reached == len(conditions):
             break
     return best
 
 
 def followed(
-    space: Space, candidates: list[Net], wanted: Sequence[Callable[[np.ndarray], np.ndarray]]
+    space: Space, candidates: list[Net], conditions: Sequence[Callable[[np.ndarray], np.ndarray]]
 ) -> np.ndarray:
     """Return how many functions of a path hold one after the other, from its start: int [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.features(candidates) if wanted else None
-    for goes in wanted:
+    features = space.features(candidates) if conditions else None
+    for goes in conditions:
         assert features is not None
         on &= goes(features).astype(bool)
         steps += on

@@ -20,10 +20,10 @@ class Sizes:
         self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
         sums, counts = np.zeros(1, np.int64), np.ones(1, np.int64)
         self.ways = [(sums, np.array([0, 1]))]
-        for own in reversed(self.costs):
-            sums, where = np.unique((sums[:, None] + own).ravel(), return_inverse=True)
+        for layer_costs in reversed(self.costs):
+            sums, where = np.unique((sums[:, None] + layer_costs).ravel(), return_inverse=True)
             before, counts = counts, np.zeros(len(sums), np.int64)
-            np.add.at(counts, where, before.repeat(len(own)))
+            np.add.at(counts, where, before.repeat(len(layer_costs)))
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
         self._weights: dict[tuple[int, int], list[float]] = {}
 

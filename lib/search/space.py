@@ -41,9 +41,9 @@ def grammar(stage: str) -> Json:
 
     It is a part of the identity of the search.
     """
-    told = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
-    told = {name: list(each) for name, each in told.items()}
-    return told | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
+    rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
+    rules = {name: list(values) for name, values in rules.items()}
+    return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
 def number(layer: Layer) -> int:
@@ -120,7 +120,7 @@ class Space:
 
     @cached_property
     def sizes(self) -> Sizes:
-        costs = [[self.costs[i] for i in own] for own in self.choices]
+        costs = [[self.costs[i] for i in layer_choices] for layer_choices in self.choices]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def inside(self, net: Net) -> bool:
@@ -154,7 +154,10 @@ class Space:
         """
         ids = [number(l) for l in self.start.layers]
         if "ids" in self.searched:
-            ids = [own[i] for own, i in zip(self.choices, self.sizes.draw(rng), strict=True)]
+            ids = [
+                layer_choices[i]
+                for layer_choices, i in zip(self.choices, self.sizes.draw(rng), strict=True)
+            ]
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_layer(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched:
@@ -220,8 +223,8 @@ class Space:
         id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2. In stage 3 the ids
         stand alone.
         """
-        of = self.searched
-        rows = [[_indices(l.formula, number(l), of) for l in net.layers] for net in nets]
+        searched = self.searched
+        rows = [[_indices(l.formula, number(l), searched) for l in net.layers] for net in nets]
         return np.array(rows, float).reshape(len(nets), -1)
 
 
@@ -254,11 +257,11 @@ def _indices(formula: str, id: int, searched: tuple[str, ...]) -> list[int]:
     linear, others = (id, len(IDS)) if "ids" in searched else (0, 1)
     tokens = prefix(language.parse(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
-    found = [linear if t == "linear" else others + names.index(t) for t in tokens]
-    return found + [-1] * (NODES - len(found))
+    indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
+    return indices + [-1] * (NODES - len(indices))
 
 
 def from_json(body: Json) -> Space:
     """Return the Space from what `identity` returned."""
-    told = {name: value for name, value in body.items() if name != "grammar"}
-    return Space(**told | {"start": read_net(body["start"])})
+    fields = {name: value for name, value in body.items() if name != "grammar"}
+    return Space(**fields | {"start": read_net(body["start"])})
