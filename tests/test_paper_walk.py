@@ -242,7 +242,7 @@ def forget():
 
 
 def fewer(*grids):
-    """As lib.page.notebook.wanted: fewer rows of each notebook."""
+    """As lib.page.notebook.list_specs: fewer rows of each notebook."""
     return list(dict.fromkeys(spec for found in grids for spec in some(found)))
 
 

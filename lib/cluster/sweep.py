@@ -105,7 +105,7 @@ def make(
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
     these Specs themselves are made, also where a twin could stand for one (`Store.look`). workers,
-    backend: as `lib.cluster.executors.opened` takes them. keep: whether the weights of the Specs
+    backend: as `lib.cluster.backends.open_executor` takes them. keep: whether the weights of the Specs
     themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
