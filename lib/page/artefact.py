@@ -102,15 +102,15 @@ class Page:
             return frame  # Verdicts are off, so these runs do not count.
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
-        there = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
-        for name, row in there.items():  # What is only looked up is no part that is missing.
+        rows_by_name = {row["run"].name if row["run"] else row["spec"].name: row for row in lines}
+        for name, row in rows_by_name.items():  # What is only looked up is no part that is missing.
             if row["run"] or on_missing != "skip":
                 self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
-            why = Counter(row["error"] or how for row in there.values() if not row["run"])
+            why = Counter(row["error"] or how for row in rows_by_name.values() if not row["run"])
             if not any("runs missing" in line for line in self.noted):
-                missing = f"of {len(there)} runs missing"
+                missing = f"of {len(rows_by_name)} runs missing"
                 self.note(f"{n} {missing}: {text}" for text, n in why.most_common(3))
         return frame
 
@@ -136,10 +136,10 @@ class Page:
             rows = self.seeded(plans.rows(grid, self.scope, self.values, self.id), self.scope)
             grid, recorded = of(rows), of(self.seeded(grid("mini"), "mini"))
         recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
-        made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
+        made, recorded_frame = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):
             put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
-        runs = Runs(made, there, self.scope, self.id)
+        runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
             self.note(caveats(runs))
         return runs
@@ -222,8 +222,8 @@ class Page:
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.reader_lines and not exact and "recorded" not in name:
-            told = "toy scale, but for what is called recorded or published"
-            figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
+            remark = "toy scale, but for what is called recorded or published"
+            figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
         svg = drawn(figure)
         self._write(f"{stem}.svg", svg)
         with disk.atomic_path(self.folder / f"{stem}.png") as place:
@@ -262,27 +262,27 @@ class Page:
         answer: sentences on what the page answers, where its verdicts do not say it. They stand
         below its title, and a command ends with them.
         """
-        names, at = source.of_page(self.id) if claims is None else claims, self.scope[:]
+        names, profile = source.of_page(self.id) if claims is None else claims, self.scope[:]
         if self.reader_lines:
-            names, checks, deviations = (), (), ({at: self.reader_lines},)
-        scale = source.SCALE if at == "toy" else at
+            names, checks, deviations = (), (), ({profile: self.reader_lines},)
+        scale = source.SCALE if profile == "toy" else profile
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         differences = {
-            name: [line for each in deviations for line in each.get(name, ())]
-            for name in dict.fromkeys([*judged, at])
+            name: [line for by_profile in deviations for line in by_profile.get(name, ())]
+            for name in dict.fromkeys([*judged, profile])
         }
         counted = Counter(self.used.values()).items()
         body = {
             "id": self.id,
-            "profile": at,
+            "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
             "answer": list(answer) or answers(verdicts),
             "counts": tally(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none needed",
             "runs": self.used,
-            "records": source.digest(self.id) if at in source.SCALES else "",
+            "records": source.digest(self.id) if profile in source.SCALES else "",
             "verdicts": list(map(plain, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),

@@ -20,12 +20,12 @@ def repaired(table: str, rows: list[str]) -> pd.DataFrame:
     """
     frame = published.printed("bermo", table)
     frame.index = frame[rows].fillna("").agg(" ".join, axis=1).str.strip()
-    found = frame[[*bermo.PROBES]].map(str)
+    scores = frame[[*bermo.PROBES]].map(str)
     cells: Any = published.table("bermo", "corrections").itertuples()
     for cell in cells:
         if table.startswith(f"{cell.table}_") and cell.column in bermo.PROBES:
-            found.loc[cell.row, cell.column] = f"{float(cell.read_as):.2f} †"
-    return found.rename(columns=bermo.PROBES)
+            scores.loc[cell.row, cell.column] = f"{float(cell.read_as):.2f} †"
+    return scores.rename(columns=bermo.PROBES)
 
 
 def printed(

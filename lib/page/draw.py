@@ -47,8 +47,8 @@ def surface(
     elevation and angle in degrees.
     """
     x, y = np.meshgrid(grid, grid)
-    at = np.arange(z.size).reshape(z.shape)
-    a, b, c, d = at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]
+    indices = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
     halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}

@@ -35,13 +35,17 @@ def linked(markdown: str, kind: str) -> str:
 
 def drawn(match: re.Match[str]) -> str:
     """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within the text."""
-    own, text, picture = bool(match[1]), " ".join((match[1] or match[2]).split()), io.BytesIO()
-    shown = text.replace(r"\frac", r"\dfrac") if own else text
-    look = FontProperties(size=13 if own else 12, math_fontfamily="stix")
+    is_display, text, picture = (
+        bool(match[1]),
+        " ".join((match[1] or match[2]).split()),
+        io.BytesIO(),
+    )
+    shown = text.replace(r"\frac", r"\dfrac") if is_display else text
+    look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")
     # The metadata hold the day.
     picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)
-    place = "max-width:100%" if own else f"vertical-align:-{depth:.1f}pt"
+    place = "max-width:100%" if is_display else f"vertical-align:-{depth:.1f}pt"
     return (
         f'<img class="equation" alt="{html.escape(text)}" style="{place}" '
         f'src="data:image/svg+xml;base64,{base64.b64encode(picture).decode()}">'

@@ -31,14 +31,17 @@ def mending(page: Page, runs: Runs) -> None:
         Row(row["spec"], **{name: row[name] for name in names})
         for row in runs.current.to_dict("records")
     ]
-    wanted = {row.spec: row for row in ghostbert.distillations(students)}
-    frame = page.collect(list(wanted.values()), on_missing="skip")
-    there = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
-    note = f"{len(there)} of {len(wanted)} distillations on this page have these numbers: runs that"
+    distillations = {row.spec: row for row in ghostbert.distillations(students)}
+    frame = page.collect(list(distillations.values()), on_missing="skip")
+    measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
+    note = (
+        f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
+        "runs that"
+    )
     page.note([f"{note} are older did not keep them."])
     table = {
         f"{model}, {m:g}/12, {task}": {title: mean(part, *how) for title, how in COLUMNS.items()}
-        for (task, m, model), part in there.groupby(["task", "m", "model"], sort=False)
+        for (task, m, model), part in measured.groupby(["task", "m", "model"], sort=False)
     }
     if table:
         page.table(

@@ -43,20 +43,22 @@ def load_maps(
     kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of the four
     kept sentences.
     """
-    there, start = {}, f"{kind}.model:"
+    maps, start = {}, f"{kind}.model:"
     for source, frame, _ in runs.frames:
         for row in compare.with_runs(frame).to_dict("records"):
-            kept = row["run"].arrays("maps")
-            keys = {key.removeprefix(start): key for key in sorted(kept) if key.startswith(start)}
+            run_arrays = row["run"].arrays("maps")
+            keys = {
+                key.removeprefix(start): key for key in sorted(run_arrays) if key.startswith(start)
+            }
             keys = {"teacher": f"{kind}.reference"} | keys
-            arrays = {name: kept[key] for name, key in keys.items()}
-            there.setdefault(source, []).append((row, arrays, kept["lengths"].astype(int)))
-    return there
+            arrays = {name: run_arrays[key] for name, key in keys.items()}
+            maps.setdefault(source, []).append((row, arrays, run_arrays["lengths"].astype(int)))
+    return maps
 
 
 def compared(
     page: Page,
-    there: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+    maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
     apart: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     label: str,
     titles: Mapping[str, str],
@@ -65,16 +67,16 @@ def compared(
 
     Returns the distances, with the columns source, model and distance.
 
-    there: what `found` returned. apart: a function from (arrays, lengths, network) to the distances
-    of the network's parts, such as heads. label: the name of the distance on the axis. titles:
-    {metric of a run, over many sentences: title of its column in the table}.
+    maps: what `load_maps` returned. apart: a function from (arrays, lengths, network) to the
+    distances of the network's parts, such as heads. label: the name of the distance on the axis.
+    titles: {metric of a run, over many sentences: title of its column in the table}.
     """
     import pandas as pd  # Grids are read without it.
 
     from lib.page import plot
 
     lines, table = [], {}
-    for source, made in there.items():
+    for source, made in maps.items():
         for name in list(made[0][1])[1:]:
             parts = [one for _, arrays, n in made for one in apart(arrays, n, name)]
             lines += [{"source": source, "model": name, "distance": part} for part in parts]
@@ -83,14 +85,14 @@ def compared(
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(table, "From the teacher, means over many sentences", "similarity", "model")
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
-    figure, axes = plot.panels(there, 6, 2.9)
+    figure, axes = plot.panels(maps, 6, 2.9)
     parts: Any = data.groupby("source", sort=False)
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
         axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
         axis.plot(means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2)
-        told = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
-        axis.set_title(f"{told}\nnearest (seeds: {len(there[source])}): {means.idxmin()}")
+        summary = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
+        axis.set_title(f"{summary}\nnearest (seeds: {len(maps[source])}): {means.idxmin()}")
         axis.set(xlabel=label, xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
     page.figure(figure, data, "similarity")
     return data

@@ -65,8 +65,8 @@ def measured(
     runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
     """Return parts of a table: scores of runs, and where the searches behind them ended."""
-    found = [(searches.frame_of(at), source) for source, _, at in runs.frames]
-    return [*runs.by_task(columns), *(landed(*each) for each in found if len(each[0]))]
+    frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
+    return [*runs.by_task(columns), *(landed(*pair) for pair in frames if len(pair[0]))]
 
 
 def show(
@@ -104,15 +104,15 @@ def show_tested(page: Page, table: str, models: Sequence[str], runs: Runs, searc
 
     models: the names of a whole model and of its network of 30 %.
     """
-    whole, network, change = published.rows("nas", table, "Models").values()
-    printed = {models[0]: whole, models[1]: network, "change in %": change}
+    whole_model, network, change = published.rows("nas", table, "Models").values()
+    printed = {models[0]: whole_model, models[1]: network, "change in %": change}
     more = ", share of the FLOPs before and after the trim"
     show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas", table.split("_")[0]))
     page.note(twins(models[0]))
     lost = {}
     for task in nas.TEST["paper"]:
-        gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
+        gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     gains(page, runs, models[0], lost, than="the network")
 
@@ -122,10 +122,10 @@ def twins(model: str) -> list[str]:
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
     task, *_ = nas.tasks("mini", (), own=nas.TEST)
-    own = nas.model_spec("mini", task, model)
-    others = [m for m in TESTED if m != model and nas.model_spec("mini", task, m) == own]
-    told = f"At mini {' and '.join(others)} have the very runs that {model} has here"
-    return [f"{told}: one encoder takes the place of all, and the runs count once."] * bool(others)
+    spec = nas.model_spec("mini", task, model)
+    others = [m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec]
+    text = f"At mini {' and '.join(others)} have the very runs that {model} has here"
+    return [f"{text}: one encoder takes the place of all, and the runs count once."] * bool(others)
 
 
 def turned(table: str, rename: Callable[[str], str]) -> dict[str, dict[tuple[str, str], Any]]:

@@ -50,11 +50,11 @@ def find(patterns: Sequence[str] = ()) -> list[Path]:
     A pattern is a part of a name, or a glob. Raises Refused for a pattern without a match, with
     the nearest notebook.
     """
-    there, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
+    notebooks, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
     for pattern in patterns or [""]:
-        hits = [p for stem, p in there.items() if pattern in stem or Path(stem).match(pattern)]
+        hits = [p for stem, p in notebooks.items() if pattern in stem or Path(stem).match(pattern)]
         if pattern and not hits:
-            known("notebook", pattern, there)
+            known("notebook", pattern, notebooks)
         chosen |= dict.fromkeys(hits)
     return list(chosen)
 
@@ -67,11 +67,11 @@ FIX = "take it from git, or delete it"
 def cells(path: Path) -> dict[str, str]:
     """Return {tag: source} of the tagged cells. Raises Refused where the file is no notebook."""
     try:
-        found = {}
+        sources = {}
         for cell in json.loads(Path(path).read_bytes())["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
-            found |= dict.fromkeys([*tags, cell["cell_type"]], source)
-        return found
+            sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
+        return sources
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
@@ -109,16 +109,16 @@ def check(path: Path, values: Json) -> Json:
 
     Raises Refused for an unknown name, with the nearest one, and for a value that cannot be.
     """
-    declared, of = parameters(path), f"of {Path(path).stem}"
+    declared, suffix = parameters(path), f"of {Path(path).stem}"
     for name, value in values.items():
-        known(f"parameter {of}", name, declared)
+        known(f"parameter {suffix}", name, declared)
         if why := absurd(name, value, declared[name]):
-            raise Refused(f"parameter {name} {of} is {value!r}: {why}")
+            raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
-            known(f"profile {of}", value, grids.PROFILES)
+            known(f"profile {suffix}", value, grids.PROFILES)
             if not planned_rows.has(value, Path(path).stem):
-                there = ", ".join(planned_rows.pages(value))
-                raise Refused(f"{Path(path).stem} has no rows at {value}: take one of {there}")
+                pages = ", ".join(planned_rows.pages(value))
+                raise Refused(f"{Path(path).stem} has no rows at {value}: take one of {pages}")
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
@@ -128,21 +128,21 @@ def absurd(name: str, value: Any, declared: Parameter) -> str:
     if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
     least = int(kind is int and not listed and declared.default > 0)
-    told = RANGE.search(declared.about)
-    least, most = map(int, told.groups()) if told else (least, MOST[name.startswith("seed")])
-    for place, each in enumerate(items := value if listed else [value]):
-        if type(each) is not kind and not (kind is float and type(each) is int):
-            return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"
-        if each in items[:place]:
-            return f"{each!r} stands in it twice; name each once"
-        if kind in (int, float) and not least <= each <= most:
-            return f"{each!r} must be from {least} to {most}"
+    match = RANGE.search(declared.about)
+    least, most = map(int, match.groups()) if match else (least, MOST[name.startswith("seed")])
+    for place, item in enumerate(items := value if listed else [value]):
+        if type(item) is not kind and not (kind is float and type(item) is int):
+            return f"{item!r} is {type(item).__name__}; it must be {kind.__name__}"
+        if item in items[:place]:
+            return f"{item!r} stands in it twice; name each once"
+        if kind in (int, float) and not least <= item <= most:
+            return f"{item!r} must be from {least} to {most}"
     return ""
 
 
 def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
     """Return the Specs that pages make, each once: those of the variable `grid` of notebooks."""
-    return list(dict.fromkeys(row.spec for found in grids for row in found.get("grid", [])))
+    return list(dict.fromkeys(row.spec for variables in grids for row in variables.get("grid", [])))
 
 
 def is_grid(value: object) -> bool:
@@ -177,12 +177,12 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise Refused(f"{Path(path).stem}: {why}") from error
-    found = {name: rows for name, rows in names.items() if is_grid(rows)}
+    variables = {name: rows for name, rows in names.items() if is_grid(rows)}
     if values.get("seeds") or isinstance(names["profile"], grids.Own):
-        return found
+        return variables
     scales = {"grid": str(names["profile"])}
     page = Path(path).stem
-    return {name: seeded(page, scales.get(name, "mini"), rows) for name, rows in found.items()}
+    return {name: seeded(page, scales.get(name, "mini"), rows) for name, rows in variables.items()}
 
 
 def injected(history: Iterable[str]) -> list[str]:
@@ -221,7 +221,7 @@ def committed_form(path: Path) -> Json:
         for cell in json.loads(normalised(path.read_text()))["cells"]
         if "parameters" not in cell["metadata"].get("tags", [])
     ]
-    defaults = {name: each.default for name, each in parameters(path).items()}
+    defaults = {name: parameter.default for name, parameter in parameters(path).items()}
     return {"parameters": defaults, "cells": disk.sha(json.dumps(others).encode())[:16]}
 
 
@@ -230,17 +230,17 @@ def committed() -> dict[str, Json]:
     if not paths.COMMITTED.exists():
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
-    found = disk.read_json(paths.COMMITTED, fix)
+    forms = disk.read_json(paths.COMMITTED, fix)
     with suppress(TypeError, KeyError, AttributeError):
         if all(
             re.fullmatch(r"\w[\w.-]*", n)
             and dict(v["parameters"]) == v["parameters"]
             and isinstance(v["cells"], str)
-            for n, v in found.items()
+            for n, v in forms.items()
         ):
-            return found
-    told = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
-    raise disk.Damaged(f"{told}; fix: {fix}")
+            return forms
+    message = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    raise disk.Damaged(f"{message}; fix: {fix}")
 
 
 def tidy() -> list[Path]:
@@ -250,11 +250,11 @@ def tidy() -> list[Path]:
     """
     for path in find():
         cells(path)
-    there = {path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()}
+    contents = {path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()}
     for path in find():
         disk.write(path, normalised(path.read_text()))
     disk.write_json(paths.COMMITTED, {path.stem: committed_form(path) for path in find()})
-    return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != there.get(path)]
+    return [path for path in [*find(), paths.COMMITTED] if path.read_bytes() != contents.get(path)]
 
 
 def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
@@ -269,12 +269,12 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     """
     now, scope = committed_form(path), grids.profile_of_values(values)
     before = committed().get(path.stem, {"parameters": {}, "cells": ""})
-    mine = grids.values(scope)
+    profile_parameters = grids.values(scope)
     lines = grids.own_lines(scope)
     titles = grids.reader_part(scope, "task"), Path(grids.reader_part(scope, "model")).name
     words = [*filter(None, titles), scope[:]]
     for name, was in before["parameters"].items():
-        if name not in mine and values.get(name, was) != was:
+        if name not in profile_parameters and values.get(name, was) != was:
             lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
             words.append(f"{name}={str(values[name]).strip('[]')}")
     if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
@@ -286,7 +286,7 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    rest = {name: value for name, value in values.items() if name not in mine}
+    rest = {name: value for name, value in values.items() if name not in profile_parameters}
     key = disk.sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
@@ -300,9 +300,9 @@ def provenance(folder: Path, name: str) -> Json | None:
     path = folder / f"{name}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = json.loads(path.read_bytes())
-        told = body if isinstance(body, dict) else {}
-        if all(isinstance(told.get(key), kind) for key, kind in HOLDS.items()):
-            texts = [*told["differs"], *told["answer"], *told["files"]]
+        fields = body if isinstance(body, dict) else {}
+        if all(isinstance(fields.get(key), kind) for key, kind in HOLDS.items()):
+            texts = [*fields["differs"], *fields["answer"], *fields["files"]]
             if all(isinstance(text, str) for text in texts):
                 return body
         how = f"another version of this code wrote {paths.shown(path)}"

@@ -81,17 +81,17 @@ def means(axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: A
 
     Where there are fewer seeds than prove anything, each seed is a point and no interval is drawn.
     """
-    of: Any = frame.dropna(subset=y).groupby(x)[y]
-    if not len(of):
+    groups: Any = frame.dropna(subset=y).groupby(x)[y]
+    if not len(groups):
         return
-    mean = of.mean()
+    mean = groups.mean()
     (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
-    for at, values in of:
+    for x_value, values in groups:
         if len(values) < SEEDS:
-            axis.plot([at] * len(values), values, ".", color=line.get_color(), ms=4)
+            axis.plot([x_value] * len(values), values, ".", color=line.get_color(), ms=4)
         else:
             e = replicates(values)
-            axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
+            axis.errorbar(x_value, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
 def message(axis: Axes, width: int = 46) -> None:
@@ -99,13 +99,13 @@ def message(axis: Axes, width: int = 46) -> None:
 
     width: the most letters in a line of the title.
     """
-    told = []
+    ranges = []
     for curve in axis.get_lines():
         (x, y), name = map(np.asarray, curve.get_data()), str(curve.get_label())
         if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
-            ends = dict.fromkeys(f"{y[at]:.3g}" for at in (x.argmin(), x.argmax()))
-            told.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
-    lines = fill("; ".join(told), width, break_on_hyphens=False)
+            ends = dict.fromkeys(f"{y[index]:.3g}" for index in (x.argmin(), x.argmax()))
+            ranges.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
+    lines = fill("; ".join(ranges), width, break_on_hyphens=False)
     axis.set_title(f"{axis.get_title()}\n{lines}".strip())
 
 
@@ -126,24 +126,31 @@ def dots(
 
     axis: an axis of a figure with a legend of its own; without it a new figure is made.
     """
-    there = dict.fromkeys(at for (_, at), e in estimates.items() if e)
-    printed = {at: gain for at, gain in dict(printed).items() if at in there or not there}
-    order = list(there or printed)
-    told = [{"source": "published", "at": at, "gain": gain} for at, gain in printed.items()]
-    for (source, at), e in ((key, e) for key, e in estimates.items() if e):
+    estimated = dict.fromkeys(comparison for (_, comparison), e in estimates.items() if e)
+    printed = {
+        comparison: gain
+        for comparison, gain in dict(printed).items()
+        if comparison in estimated or not estimated
+    }
+    order = list(estimated or printed)
+    lines = [
+        {"source": "published", "at": comparison, "gain": gain}
+        for comparison, gain in printed.items()
+    ]
+    for (source, comparison), e in ((key, e) for key, e in estimates.items() if e):
         ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
-        told.append({"source": source, "at": at, "gain": e.mean} | ends)
-    data = pd.DataFrame(told, columns=["source", "at", "gain", "low", "high", "seeds"])
+        lines.append({"source": source, "at": comparison, "gain": e.mean} | ends)
+    data = pd.DataFrame(lines, columns=["source", "at", "gain", "low", "high", "seeds"])
     sources = list(dict.fromkeys(data["source"]))
     measured = [source for source in sources if source != "published"]
     looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
     if alone := axis is None:
         _, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
     left, right = -1e9, 1e9
-    for (_, at), e in estimates.items():
+    for (_, comparison), e in estimates.items():
         if e and e.region:  # The region that the paper claims is shaded.
             low, high = max(e.region[0], left), min(e.region[1], right)
-            y = order.index(at)
+            y = order.index(comparison)
             axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
     rows: Any = data.dropna(subset="gain").itertuples()
     for row in rows:
@@ -160,7 +167,11 @@ def dots(
         wide = 0.4 if ends.abs().max() > 20 else 0.05  # The axis will be logarithmic.
         margin = wide * max(ends.max() - ends.min(), 1)
         axis.set_xlim(min(ends.min(), 0) - margin, max(ends.max(), 0) + margin)
-    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 46) for at in order])
+    axis.set(
+        xlabel=label,
+        yticks=range(len(order)),
+        yticklabels=[fill(comparison, 46) for comparison in order],
+    )
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
     assert isinstance(axis.figure, Figure)
@@ -241,20 +252,22 @@ def signed_log(axis: Axes) -> None:
 
 
 def draws(
-    axis: Axes, groups: Mapping[str, Sequence[float]], new: str, whole: float, label: str
+    axis: Axes, groups: Mapping[str, Sequence[float]], new: str, reference: float, label: str
 ) -> None:
     """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 % interval.
 
     The means are added to the title of the panel. new: the name whose row has the look of what is
-    new. whole, label: a score to compare with, and its name.
+    new. reference, label: a score to compare with, and its name.
     """
-    told = ", ".join(f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items())
-    axis.set_title(f"{axis.get_title()}\n{told} %".strip())
+    averages = ", ".join(
+        f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items()
+    )
+    axis.set_title(f"{axis.get_title()}\n{averages} %".strip())
     for y, (name, scores) in enumerate(groups.items()):
         look, e = NEW if name == new else OLD, replicates(scores)
         axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
         axis.errorbar(e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"})
-    axis.axvline(whole, color=GREY, ls=":", label=label)
+    axis.axvline(reference, color=GREY, ls=":", label=label)
     axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
     axis.set_ylim(len(groups) - 0.5, -0.5)
 
@@ -284,21 +297,23 @@ def label_points(
     """
     looks = looks or [look] * len(points)
     size: dict[str, Any] = {"markersize": 7}
-    for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
-        axis.plot(at_x, at_y, **size | own | {"linestyle": "none"})
+    for at_x, at_y, point_look in zip(points[x], points[y], looks, strict=True):
+        axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     assert isinstance(axis.figure, Figure)
     axis.figure.draw_without_rendering()  # The panels get their places.
     centres = axis.transData.transform(np.asarray(points[[x, y]], float))
-    placed = [Bbox([at - 5, at + 5]) for at in centres]
+    placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
     left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # Names can be read on lines.
     rows: Any = points.sort_values(y).iterrows()
     for name, row in rows:
-        at = row[x], row[y]
-        side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
+        point = row[x], row[y]
+        side = -1 if axis.transData.transform(point)[0] < (left + right) / 2 else 1
         where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
-        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", bbox=box, **where)
+        text = axis.annotate(
+            name, point, (7 * side, 0), textcoords="offset points", bbox=box, **where
+        )
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
             place = text.get_window_extent()
@@ -307,13 +322,13 @@ def label_points(
         placed.append(place)
         if up:  # A line leads from the name to its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
-            axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
+            axis.annotate("", point, (7 * side, up), textcoords="offset points", arrowprops=line)
 
 
 def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
     """Draw one legend below all panels; it has each label once."""
-    there = [axis.get_legend_handles_labels() for axis in figure.axes]
-    entries = {text: handle for pair in there for handle, text in zip(*pair, strict=True)}
+    pairs = [axis.get_legend_handles_labels() for axis in figure.axes]
+    entries = {text: handle for pair in pairs for handle, text in zip(*pair, strict=True)}
     options: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
     if entries:
         figure.legend(entries.values(), entries, **options | more)

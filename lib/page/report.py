@@ -50,11 +50,11 @@ class Book:
         self.profile, self.store, self.working = profile, store, True
         self.sheets: list[Sheet] = []
         for path in [*grids, *absent]:
-            found = grids.get(path, {})
+            variables = grids.get(path, {})
             try:
                 filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
-                left = set(store.missing(notebook.list_specs(found)))
-                sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
+                left = set(store.missing(notebook.list_specs(variables)))
+                sheet = Sheet(path, *notebook.place(path, filled), filled, text, variables, left)
             except disk.Damaged:
                 raise
             except ValueError as error:  # A damaged notebook stops its own page alone.
@@ -152,13 +152,13 @@ def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -
     """
     folder = paths.FIGURES / profile
     names = [name for name in notebook.committed() if planned.has(profile, name)]
-    there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names]
+    stored_sheets = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():
-            there.append(replace(sheet, differs=body["differs"]))
+            stored_sheets.append(replace(sheet, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
-    for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
+    for sheet in {sheet.page: sheet for sheet in [*stored_sheets, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
         paper = lists.PAPERS.get(sheet.path.stem.partition("_")[0], "The workbook")
         sections["Experiments" if sheet.differs else paper].append(shown)

@@ -40,17 +40,17 @@ ROW, COLUMN = 'scope="row"', 'scope="col"'
 @cache
 def code() -> str:
     """Return the digest of the code, of the published numbers, and of what was found."""
-    files = {file for each in CODE.split() for file in paths.ROOT.glob(each)}
+    files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 @cache
 def shown() -> dict[str, list[str]]:
     """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
-    found = defaultdict(list)
+    run_names = defaultdict(list)
     for line in run_lines():
-        found[line["page"]] += [line["run"]] * (line["profile"] == "mini")
-    return found
+        run_names[line["page"]] += [line["run"]] * (line["profile"] == "mini")
+    return run_names
 
 
 def fingerprint(sheet: Sheet, store: Store) -> str:
@@ -92,8 +92,8 @@ class Sheet:
 
         A page made by hand has no HTML.
         """
-        whole = made_of(self.page) or not self.page.exists()
-        return notebook.provenance(self.folder, self.path.stem) if whole else None
+        is_complete = made_of(self.page) or not self.page.exists()
+        return notebook.provenance(self.folder, self.path.stem) if is_complete else None
 
     def fail(self, why: str) -> None:
         """Note why the page could not be made, and delete an older page: it is no longer right."""
@@ -176,20 +176,20 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     That is a text before a figure or a table that was not made, as where a run is lacking. Text
     before code that shows nothing of itself stays.
     """
-    kept, text, promised = [], None, False
+    visible, text, promised = [], None, False
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         tags = cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
-            text, promised = len(kept) if "title" not in tags else None, False
+            text, promised = len(visible) if "title" not in tags else None, False
         elif "artefact" not in tags or cell["outputs"]:
             text = None
         else:
             promised |= bool(SHOWS.search("".join(cell["source"])))
-        kept.append(cell)
+        visible.append(cell)
         if text is not None and promised and is_text(after):
-            del kept[text]
+            del visible[text]
             text = None
-    return kept
+    return visible
 
 
 def is_text(cell: Mapping[str, Any] | None) -> bool:

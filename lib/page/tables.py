@@ -43,10 +43,10 @@ def collect(
     """
     store, lines = store or Store(), []
     for row in rows:
-        there = store.lookup(row.spec)
-        error = "" if there["run"] else (lost or {}).get(store.look(row.spec)[0])
-        error = error or ("" if there["run"] else store.why(row.spec))
-        lines.append(dict(Outcome(row, **there, error=error)))
+        status = store.lookup(row.spec)
+        error = "" if status["run"] else (lost or {}).get(store.look(row.spec)[0])
+        error = error or ("" if status["run"] else store.why(row.spec))
+        lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 
 
@@ -84,17 +84,19 @@ class Runs:
 
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
-        found, real = [(self.current, self.profile)], self.recorded.get("run", pd.Series())
+        collected, real = [(self.current, self.profile)], self.recorded.get("run", pd.Series())
         if str(self.profile) in ("toy", "paper") and real.notna().any():
-            found.insert(0, (self.recorded, "mini"))
-        return [(compare.source(frame, at), frame, at) for frame, at in found]
+            collected.insert(0, (self.recorded, "mini"))
+        return [(compare.source(frame, scale), frame, scale) for frame, scale in collected]
 
     @property
     def rows(self) -> str:
         """Return in words, for a caption, which rows the scores are of."""
         sources = ", ".join(source for source, *_ in self.frames)
-        at = "base" if str(self.profile) == "base" else "mini"
-        return f"on development rows and, at {at}, unseen rows of {LONG} words and more ({sources})"
+        scale = "base" if str(self.profile) == "base" else "mini"
+        return (
+            f"on development rows and, at {scale}, unseen rows of {LONG} words and more ({sources})"
+        )
 
     def caption(self, published: str = "", more: str = "") -> str:
         """Return the caption of a table of mean scores.
@@ -102,9 +104,9 @@ class Runs:
         published: which scores are printed beside them: "test" or "development". more: the end of
         the caption.
         """
-        told = f"Published: {published} scores in points. Measured: scores" if published else ""
-        told = told or "Scores in points"
-        return f"{told} {self.rows}, mean ± standard deviation (seeds){more}"
+        opening = f"Published: {published} scores in points. Measured: scores" if published else ""
+        opening = opening or "Scores in points"
+        return f"{opening} {self.rows}, mean ± standard deviation (seeds){more}"
 
     def by_task(
         self, columns: Sequence[Column] = ()
@@ -114,8 +116,8 @@ class Runs:
         columns: the columns of the paper's table (lib.measure.compare.Column).
         """
         return [
-            compare.by_task(frame, grids.metrics(at, columns), source)
-            for source, frame, at in self.frames
+            compare.by_task(frame, grids.metrics(scale, columns), source)
+            for source, frame, scale in self.frames
         ]
 
     def points(
@@ -128,8 +130,10 @@ class Runs:
         of: a function of the points of one source, such as lib.measure.compare.average.
         """
         return pd.concat(
-            of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
-            for source, frame, at in self.frames
+            of(compare.points(frame, grids.metrics(scale, columns))).assign(
+                source=source, scale=scale
+            )
+            for source, frame, scale in self.frames
         )
 
     def gaps(
@@ -147,14 +151,14 @@ class Runs:
 
         columns: the columns whose mean the paper's table prints (lib.papers.grids.metrics).
         """
-        found = {}
+        estimates = {}
         for source, frame, scale in self.frames:
             metric_of = grids.metrics(scale, columns)
             for value, rows in frame.groupby(by, sort=False):
                 e = self.compared(rows, method, baseline, metric_of, scale)
                 if e:
-                    found[source, value] = e
-        return found
+                    estimates[source, value] = e
+        return estimates
 
     def compared(
         self,
@@ -170,8 +174,8 @@ class Runs:
         )
         ours, theirs = both
         spared, region = [False, False], ()
-        if found := pair(self.page, str(scale), ours, theirs):
-            plan, turned = found
+        if match := pair(self.page, str(scale), ours, theirs):
+            plan, turned = match
             ours, theirs = ([r for r in rows if r["seed"] in plan.seeds] for rows in (ours, theirs))
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
             low, high = region = plan.cell.bounds
@@ -190,13 +194,13 @@ class Runs:
 
         The width is named where the runs have one (column `m`). Pairs and columns are as in `gaps`.
         """
-        found, frames = {}, [frame for _, frame, _ in self.frames]
+        estimates, frames = {}, [frame for _, frame, _ in self.frames]
         for rival in dict.fromkeys(name for frame in frames for name in frame["model"]):
             by = ["m", "task"] if "m" in frames[0] else ["task"]
             gaps = self.gaps(method, rival, by, columns) if rival != method else {}
             for (source, (*width, task)), gap in gaps.items():
-                found[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
-        return found
+                estimates[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
+        return estimates
 
 
 # A span of code in Markdown; what is in it is no mark of another kind.
@@ -219,12 +223,12 @@ def escaped(text: object) -> str:
 
 def cell(text: object) -> str:
     """Return a text as `escaped` does, for a cell of a table: nothing begins there."""
-    text, found, at = " ".join(html.escape(str(text), quote=False).split()), [], 0
+    text, parts, start = " ".join(html.escape(str(text), quote=False).split()), [], 0
     for span in SPAN.finditer(text):
         code = re.sub(r"[*|]", r"\\\g<0>", span[0])
-        found += [MARK.sub(r"\\\g<0>", text[at : span.start()]), code]
-        at = span.end()
-    return "".join([*found, MARK.sub(r"\\\g<0>", text[at:])])
+        parts += [MARK.sub(r"\\\g<0>", text[start : span.start()]), code]
+        start = span.end()
+    return "".join([*parts, MARK.sub(r"\\\g<0>", text[start:])])
 
 
 def joined(names: Iterable[object], between: str) -> list[str]:
@@ -276,7 +280,9 @@ def styled(text: pd.DataFrame, name: str) -> str:
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
     left = [f".col{n}" for n, flush in enumerate(words) if flush]
-    return shown.set_table_styles([{"selector": each, "props": WORDS} for each in left]).to_html()
+    return shown.set_table_styles(
+        [{"selector": selector, "props": WORDS} for selector in left]
+    ).to_html()
 
 
 def digits(value: object) -> str:
@@ -307,8 +313,8 @@ def compared(frame: pd.DataFrame) -> pd.DataFrame:
     table = frame[labels].astype(object).fillna("")
     table.insert(0, "run", [spec.step for spec in frame["spec"]])
     seeds = ["once" if spec.seed is None else str(spec.seed) for spec in frame["spec"]]
-    there = frame["run"].notna()
-    table = table.assign(seeds=seeds, there=there.map({True: "seeds there", False: "missing"}))
+    has_run = frame["run"].notna()
+    table = table.assign(seeds=seeds, there=has_run.map({True: "seeds there", False: "missing"}))
     by = [*table.columns[:-2], "there"]
     lines = table.groupby(by, sort=False)["seeds"].agg(", ".join)
     return lines.unstack("there", fill_value="").reset_index().rename_axis(columns=None)
