@@ -109,7 +109,7 @@ def room(folder: str | Path) -> Iterator[None]:
 
 
 def collect(path: Path) -> None:
-    """Remove what processes that were killed left beside a path (`whole`).
+    """Remove what processes that were killed left beside a path (`atomic_path`).
 
     It is more than a day old, as another process, maybe of another machine, may be writing now.
     """
@@ -146,7 +146,7 @@ def toml(path: str | Path) -> dict[str, Any]:
 
 
 def write(path: str | Path, text: str, durable: bool = True) -> None:
-    """Write a text to a file, as `whole` does."""
+    """Write a text to a file, as `atomic_path` does."""
     with atomic_path(path, durable) as place:
         place.write_text(text)
 

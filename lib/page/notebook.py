@@ -226,7 +226,7 @@ def committed_form(path: Path) -> Json:
 
 
 def committed() -> dict[str, Json]:
-    """Return {name: what `kept` returned} of the committed notebooks. Raises Damaged."""
+    """Return {name: what `committed_form` returned} of the committed notebooks. Raises Damaged."""
     if not paths.COMMITTED.exists():
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"

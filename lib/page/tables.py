@@ -56,7 +56,7 @@ class Runs:
 
     `Page.runs` makes it.
 
-    own: the runs of the page's profile. recorded: the runs at mini that are in the records.
+    current: the runs of the page's profile. recorded: the runs at mini that are in the records.
     """
 
     current: pd.DataFrame

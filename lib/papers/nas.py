@@ -177,7 +177,7 @@ def searched(
     lr: float = 0.0,
     **gate: Any,
 ) -> Spec:
-    """Return the Spec of a search in a model `start`, by default that of `whole`.
+    """Return the Spec of a search in a model `start`, by default that of `whole_model`.
 
     Without a `guide` the model is its own teacher (5.5). times: multiple of the profile's epochs.
     enlarged: whether it sees augmented rows, at `paper` for one epoch (7.6). lr: learning rate; 0
