@@ -65,10 +65,10 @@ def setting_of_task(
     The task "" stands for every other task. Raises Refused for a task without a value; what:
     names the value in the message.
     """
-    there = settings[profile]
-    if "" not in there:
-        known(f"task with {what} at {profile}", task, there)
-    return there[task if task in there else ""]
+    by_task = settings[profile]
+    if "" not in by_task:
+        known(f"task with {what} at {profile}", task, by_task)
+    return by_task[task if task in by_task else ""]
 
 
 # ---- SPECS
@@ -89,8 +89,8 @@ def common(profile: str, task: str, model: str, **args: Any) -> Json:
     mix = MIX[profile] if model == "BERMo" else None
     if model in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
-    own = {"margin": DIVERGED, "mix": mix}
-    return grids.common(profile, task, described(profile, task), **own, **args)
+    model_args = {"margin": DIVERGED, "mix": mix}
+    return grids.common(profile, task, described(profile, task), **model_args, **args)
 
 
 def trained(settings: Mapping[str, Train], profile: str, task: str, **changes: Any) -> Train:
@@ -120,10 +120,10 @@ def dense(
     """
     train = trained(DENSE, profile, task, lr=lr or HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
-    told = common(profile, task, model, train=train, targets=grids.LABELS, **more)
-    if mix := told["mix"]:
-        told["mix"] = replace(mix, norm=norm or mix.norm, lr=mix_lr or mix.lr)
-    return Spec("fineprune", told, {"start": backbone(profile)})
+    args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
+    if mix := args["mix"]:
+        args["mix"] = replace(mix, norm=norm or mix.norm, lr=mix_lr or mix.lr)
+    return Spec("fineprune", args, {"start": backbone(profile)})
 
 
 def warmup(w: int, steps: int) -> float:
@@ -159,8 +159,8 @@ def settings(
     known("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
-    told: Json = dict(METHODS[method], final_lambda=weight or 0.0)
-    kind = told["method"]
+    options: Json = dict(METHODS[method], final_lambda=weight or 0.0)
+    kind = options["method"]
     if profile == "paper":
         known("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
@@ -175,14 +175,14 @@ def settings(
     first = begin or first
     if not EXAMPLES[profile] and w * (first + last) >= steps:  # Few rows have short warm-ups.
         w = steps // (first + last + 1)
-    told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
+    options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
         rate, *weights = setting_of_task(PENALTIES[kind], profile, task, f"settings of {method}")
         weight = weights[MODELS.index(model)] if weight is None else weight
-        told |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
+        options |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
     elif share:
-        told["final_threshold"] = share
-    prune = Prune(**told, overlong="jump" if w * (first + last) >= steps else "refuse")
+        options["final_threshold"] = share
+    prune = Prune(**options, overlong="jump" if w * (first + last) >= steps else "refuse")
     return replace(train, warmup=warmup(w, steps)), prune
 
 
@@ -201,7 +201,7 @@ def pruned(
     `settings`.
     """
     train, prune = settings(profile, task, model, method, epochs, **more)
-    told = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
-    told = common(profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **told)
+    args = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
+    args = common(profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args)
     guide = dense(profile, task) if alpha else None
-    return Spec("fineprune", told, {"start": backbone(profile), "teacher": guide})
+    return Spec("fineprune", args, {"start": backbone(profile), "teacher": guide})

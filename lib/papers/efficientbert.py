@@ -91,8 +91,8 @@ def _networks() -> dict[str, Net]:
     for name, rows in groupby(searched, itemgetter("variant")):
         row, *_ = rows = list(rows)
         layers = tuple(
-            Layer(own["formula"], int(own["stack"]), Fraction(own["ratio"]).denominator)
-            for own in rows
+            Layer(layer["formula"], int(layer["stack"]), Fraction(layer["ratio"]).denominator)
+            for layer in rows
         )
         widths = int(row["hidden size d"]), int(row["reference FFN width D"])
         nets[name] = Net(*widths, 12, row["embedding"], row["mismatch"], layers)
@@ -155,17 +155,22 @@ def scaled(name: str, profile: str) -> Net:
 
 def tables(profile: str) -> dict[str, int]:
     """Return the widths of a profile's backbone, as `lib.search.net.parameters` takes them."""
-    of = shape(profile)
-    return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=max(1, of.types))
+    encoder = shape(profile)
+    return dict(
+        teacher=encoder.hidden,
+        vocab=encoder.vocab,
+        positions=encoder.positions,
+        types=max(1, encoder.types),
+    )
 
 
 def window(profile: str) -> tuple[int, ...]:
     """Return the least and most parameters of a candidate, counted with the projection."""
     if profile in LIMITS:
         return LIMITS[profile]
-    whole = scaled("Supernet", profile)
+    largest = scaled("Supernet", profile)
     ends = (
-        replace(whole, layers=tuple(replace(l, stack=k, q=q) for l in whole.layers))
+        replace(largest, layers=tuple(replace(l, stack=k, q=q) for l in largest.layers))
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
     )
     low, high = (parameters(net, "with projection", **tables(profile)) for net in ends)
@@ -199,8 +204,8 @@ def _once(
     step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
 ) -> Spec:
     """Return the Spec of a step that trains a network once for all seeds."""
-    told = args | {"net": net.to_json(), "numerics": profile_of(profile).numerics}
-    return Spec(step, told, inputs, seed=0)
+    args = args | {"net": net.to_json(), "numerics": profile_of(profile).numerics}
+    return Spec(step, args, inputs, seed=0)
 
 
 def pretrained(
@@ -294,10 +299,10 @@ def tuned(
     """
     changes = {name: value for name, value in changes.items() if value}
     train = replace(train or finetuning(FINETUNE, profile, task), **changes)
-    told: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
-    told["warmup"] = replace(TAUGHT[profile], prediction=gamma)
+    args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
+    args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
     inputs = {"teacher": teacher(profile, task), "start": start}
-    return Spec("warmup", grids.common(profile, task, rows, spans=SPAN, **told), inputs)
+    return Spec("warmup", grids.common(profile, task, rows, spans=SPAN, **args), inputs)
 
 
 def student(profile: str, task: str, model: str, text: str = TEXT, **tuning: Any) -> Spec:
@@ -313,8 +318,8 @@ def student(profile: str, task: str, model: str, text: str = TEXT, **tuning: Any
     if model != PLUS:
         return tuned(profile, task, net, prepared(profile, model, text), **tuning)
     head = "QNLI" if task == "WNLI" else task  # As coded, WNLI is not learned with the others.
-    own = head if head in together(profile) else None
-    return tuned(profile, task, net, several(profile), own, **tuning)
+    classifier = head if head in together(profile) else None
+    return tuned(profile, task, net, several(profile), classifier, **tuning)
 
 
 def shared(profile: str) -> Shared:
@@ -323,8 +328,8 @@ def shared(profile: str) -> Shared:
     Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2 found.
     """
     every = [(k, q) for k in STACKS for q in QS]
-    found = scaled("Search Stage 2", profile).layers
-    return Shared(window(profile), tuple([*every, (l.stack, l.q)] for l in found))
+    layers = scaled("Search Stage 2", profile).layers
+    return Shared(window(profile), tuple([*every, (l.stack, l.q)] for l in layers))
 
 
 def unjudged(profile: str, task: str, count: int | None, held_out: int) -> Json:
@@ -347,9 +352,9 @@ def several(profile: str) -> Spec:
             return grids.dataset(profile, task)
         return unjudged(profile, task, None, TENTH.get(task, 0))
 
-    whole, found = scaled("Supernet", profile), scaled("Search Stage 2", profile)
-    layers = zip(whole.layers, found.layers, strict=True)
-    net = replace(whole, layers=tuple(replace(l, formula=f.formula) for l, f in layers))
+    largest, winner = scaled("Supernet", profile), scaled("Search Stage 2", profile)
+    layers = zip(largest.layers, winner.layers, strict=True)
+    net = replace(largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers))
     names, parts = together(profile), shared(profile)
     inputs = {f"teacher:{task}": teacher(profile, task) for task in names}
     inputs["start"] = pretrained(profile, net, supernet(profile), shared=parts)
@@ -416,8 +421,8 @@ def table(
     table lacks.
     """
     parts = [printed, dict.fromkeys(networks, {})]
-    for source, frame, at in runs.frames:
-        parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
+    for source, frame, profile in runs.frames:
+        parts.append(compare.by_task(frame, grids.metrics(profile, columns), source))
         counts = compare.with_runs(frame).set_index("model").get("parameters", {})
         parts.append({m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()})
     return compare.table(*parts)
@@ -431,8 +436,8 @@ def latency(batch: int, runs: int, names: Iterable[str] = TIMED[1:], length: int
     """
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": network(name).to_json()} for name in names}
-    told = {"models": models, "reference": "BERT_BASE"} | grids.clock(runs, length, batch)
-    return Spec("latency", told, seed=0)
+    args = {"models": models, "reference": "BERT_BASE"} | grids.clock(runs, length, batch)
+    return Spec("latency", args, seed=0)
 
 
 def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
@@ -444,6 +449,6 @@ def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
     names = ("EfficientBERT", *OTHER_BASE, *more)
     inputs = {f"model:{name}": student(profile, task, name) for name in names}
     inputs["reference"] = teacher(profile, task)
-    told = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
-    told["max_length"] = FINETUNE[profile].max_length
-    return Spec("maps", grids.common(profile, task, **told), inputs, seed=0)
+    args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
+    args["max_length"] = FINETUNE[profile].max_length
+    return Spec("maps", grids.common(profile, task, **args), inputs, seed=0)

@@ -119,8 +119,8 @@ def several(profile: str, search: Spec) -> Spec:
     It is the Spec of `lib.papers.efficientbert`, made anew for each seed of the search.
     """
     spec = efficientbert.several(profile)
-    told = {"output": "supernet", "shared": Output("search", "shared")}
-    return after(spec, search, {"start": after(spec.inputs["start"], search, **told)}, **told)
+    args = {"output": "supernet", "shared": Output("search", "shared")}
+    return after(spec, search, {"start": after(spec.inputs["start"], search, **args)}, **args)
 
 
 def after(
@@ -131,8 +131,8 @@ def after(
     **args: Any,
 ) -> Spec:
     """Return a Spec with the network and the seed of a search, and other inputs and arguments."""
-    told = spec.args | {"net": Output("search", output)} | args
-    return Spec(spec.step, told, spec.inputs | dict(inputs) | {"search": search})
+    args = spec.args | {"net": Output("search", output)} | args
+    return Spec(spec.step, args, spec.inputs | dict(inputs) | {"search": search})
 
 
 # ---- WHAT BECOMES OF A NETWORK
@@ -169,8 +169,8 @@ def brief(profile: str, net: Net, **tuning: Any) -> Spec:
 
     Its score is that of the held-out rows.
     """
-    told: Json = {"train": BRIEFLY[profile], "rows": rows(profile, *PART[profile])}
-    spec = efficientbert.candidate(profile, net, **told | tuning)
+    defaults: Json = {"train": BRIEFLY[profile], "rows": rows(profile, *PART[profile])}
+    spec = efficientbert.candidate(profile, net, **defaults | tuning)
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
     return replace(spec, args=spec.args | score)
 
@@ -185,8 +185,8 @@ def candidates(profile: str, count: int = 0) -> tuple[Net, ...]:
         space(profile, "stage1")
         | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}
     )
-    found, rng = {}, np.random.default_rng(stream(0, "candidates"))
-    while len(found) < (count or CANDIDATES[profile]):
+    nets, rng = {}, np.random.default_rng(stream(0, "candidates"))
+    while len(nets) < (count or CANDIDATES[profile]):
         net = where.draw(rng)
-        found.setdefault(where.key(net), net)
-    return tuple(found.values())
+        nets.setdefault(where.key(net), net)
+    return tuple(nets.values())

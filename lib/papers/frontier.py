@@ -60,8 +60,8 @@ def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
     """
     last = ghostbert.student(profile, task, HEADS)
     first = last.inputs["start"]
-    told = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
-    return replace(last, inputs={"start": replace(first, **told)})
+    changes = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
+    return replace(last, inputs={"start": replace(first, **changes)})
 
 
 def as_long(settings: Mapping[str, Train], profile: str) -> Train:
@@ -97,8 +97,8 @@ def network(
     find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added to it.
     """
     ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile))] * added
-    found = find(profile, task, m)
-    return student(profile, task, {"op": "keep"}, *ghost, search=found)
+    search = find(profile, task, m)
+    return student(profile, task, {"op": "keep"}, *ghost, search=search)
 
 
 def uniform(profile: str, task: str, m: int) -> Spec:
@@ -106,13 +106,13 @@ def uniform(profile: str, task: str, m: int) -> Spec:
 
     It learns from the teacher's logits alone.
     """
-    own = grids.teacher(profile, task)
+    teacher = grids.teacher(profile, task)
     cut = {"op": "cut", "heads": ghostbert.kept_heads(profile, m)}
-    start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
+    start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
     train = as_long(ghostbert.FINETUNE, profile)
-    told = grids.common(profile, task, train=train, targets=targets)
-    return Spec("finetune", told, {"start": start, "teacher": own})
+    args = grids.common(profile, task, train=train, targets=targets)
+    return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
 def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
@@ -138,8 +138,8 @@ def warmed(profile: str, task: str, m: int) -> Spec:
     """
     start = ghostbert.untrained(profile, task, m, ghostbert.ghost(profile))
     train = as_long(ghostbert.FINETUNE, profile)
-    told = grids.common(profile, task, train=train, warmup=efficientbert.TAUGHT[profile])
-    return Spec("warmup", told, {"teacher": grids.teacher(profile, task), "start": start})
+    args = grids.common(profile, task, train=train, warmup=efficientbert.TAUGHT[profile])
+    return Spec("warmup", args, {"teacher": grids.teacher(profile, task), "start": start})
 
 
 def net(profile: str, task: str, m: int, name: str) -> Spec:
@@ -151,8 +151,8 @@ def net(profile: str, task: str, m: int, name: str) -> Spec:
 def quantised(profile: str, task: str, m: int, make: Callable[[str, str, int], Spec]) -> Spec:
     """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its Spec."""
     model = make(profile, task, m)
-    told = grids.common(profile, task, train=model.args["train"])
-    return Spec("quantise", told, {"start": model})
+    args = grids.common(profile, task, train=model.args["train"])
+    return Spec("quantise", args, {"start": model})
 
 
 def whole_model(profile: str, task: str, m: int) -> Spec:
@@ -227,8 +227,8 @@ TABLE = {  # The page's tables have this order.
 } | {title: Method("control", partial(listed, name=name), name) for title, name in METHODS.items()}
 
 
-def budgets(profile: str, name: str, wanted: Sequence[int] = ()) -> Sequence[int]:
-    """Return the budgets of a method, in twelfths: the wanted ones, or the profile's.
+def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int]:
+    """Return the budgets of a method, in twelfths: the chosen ones, or the profile's.
 
     Only those are returned that the encoder's heads can have and a search can reach. A method of
     one point has 0 alone.
@@ -236,11 +236,11 @@ def budgets(profile: str, name: str, wanted: Sequence[int] = ()) -> Sequence[int
     method = TABLE[name]
     if method.once:
         return (0,)
-    there = ghostbert.possible(profile, tuple(wanted) or BUDGETS[profile])
+    possible_widths = ghostbert.possible(profile, tuple(chosen) or BUDGETS[profile])
     if method.keeps == "found" and grids.asked(profile):
         return []  # No search reads passages.
     low = nas.least(profile) * HEADS if method.keeps == "found" else 0
-    return [m for m in there if m > low]
+    return [m for m in possible_widths if m > low]
 
 
 # ---- COST
@@ -254,18 +254,18 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
     """
     base, method = shape(profile), TABLE[name]
     if method.keeps in efficientbert.NETS:
-        own = efficientbert.scaled(method.keeps, profile)
-        return 2 * TOKENS * macs(own) + 2 * own.hidden**2
+        scaled_net = efficientbert.scaled(method.keeps, profile)
+        return 2 * TOKENS * macs(scaled_net) + 2 * scaled_net.hidden**2
     if method.keeps == "found":
         assert architecture is not None
-        kept = gated.counts(architecture)
+        layers = gated.counts(architecture)
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
             "width": lambda: [(m * base.heads // HEADS, m * base.ffn // HEADS)] * base.layers,
         }.get(method.keeps, lambda: module(method.keeps).keep(base, m / HEADS)[0])()
-        kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
-    total = gated.flops(base.hidden, base.hidden // base.heads, kept)
+        layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
+    total = gated.flops(base.hidden, base.hidden // base.heads, layers)
     return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile))
 
 
@@ -295,22 +295,22 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
 
     lines, place = [], ["model", "m", "task", "seed"]
     searches = frame[frame["kind"] == "search"].to_dict("records")
-    found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
-    for task, there in compare.with_runs(label_models(frame)).groupby("task", sort=False):
+    architectures = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
+    for task, task_frame in compare.with_runs(label_models(frame)).groupby("task", sort=False):
         assert isinstance(task, str)
         column, start = grids.metrics(profile)[task][0], len(lines)
-        for model, rows in there.groupby("model", sort=False):
+        for model, rows in task_frame.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]
-            kept = [found.get((name, m, task, seed)) for seed in rows["seed"]]
-            each = map(partial(costs, profile), rows.to_dict("records"), kept)
+            seed_architectures = [architectures.get((name, m, task, seed)) for seed in rows["seed"]]
+            row_costs = map(partial(costs, profile), rows.to_dict("records"), seed_architectures)
             pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
             score = stats.paired_difference([*pairs])
             line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
             line |= {"low": 100 + score.low, "high": min(100 + score.high, 100.0)}
-            lines.append(line | dict(zip(AXES, np.mean([*each], 0), strict=True)))
+            lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
+            line |= difference(task_frame, line, baseline(lines[start:], line["flops"]), column)
     return pd.DataFrame(lines)
 
 
@@ -335,8 +335,8 @@ def baseline(lines: Iterable[Json], flops: float) -> Json | None:
     model has so many.
     """
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
-    there = [line for line in both if SLACK * line["flops"] >= flops]
-    return min(there, key=lambda line: line["flops"], default=None)
+    candidates = [line for line in both if SLACK * line["flops"] >= flops]
+    return min(candidates, key=lambda line: line["flops"], default=None)
 
 
 def difference(frame: pd.DataFrame, line: Json, other: Json | None, column: Column) -> Json:
@@ -344,14 +344,14 @@ def difference(frame: pd.DataFrame, line: Json, other: Json | None, column: Colu
 
     other: the line of that model, or None.
     """
-    told = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
+    columns = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
     if other is None:
-        return told
-    told |= {"budget": other["m"] or HEADS, "beside": other["model"]}
+        return columns
+    columns |= {"budget": other["m"] or HEADS, "beside": other["model"]}
     gap = compare.difference(frame, line["model"], other["model"], {column.task: (column,)})
-    told |= {"gap": gap.mean} if gap else {}
+    columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= stats.SEEDS
-    return told | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
+    return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
 def against_labels(column: Column, run: Run, seed: int) -> stats.Pair:
@@ -377,8 +377,8 @@ def front(table: pd.DataFrame, axis: str) -> list[str]:
 
 def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
     """Return the cost of the whole model in a table of `points`, or None if it is absent."""
-    there = table.loc[table["method"] == "Whole", axis]
-    return float(there.iloc[0]) if len(there) else None
+    full_costs = table.loc[table["method"] == "Whole", axis]
+    return float(full_costs.iloc[0]) if len(full_costs) else None
 
 
 def recommended(table: pd.DataFrame, axis: str, share: float) -> dict[Hashable, Any] | None:
@@ -388,8 +388,8 @@ def recommended(table: pd.DataFrame, axis: str, share: float) -> dict[Hashable, 
     counts. It is None where nothing is so cheap. Raises Refused where the whole model has no
     run.
     """
-    whole = whole_cost(table, axis)
-    if whole is None:
+    full_cost = whole_cost(table, axis)
+    if full_cost is None:
         raise Refused("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
-    return there.loc[there["score"].idxmax()].to_dict() if len(there) else None
+    affordable = table[table[axis] <= SLACK * share * full_cost].sort_values(axis)
+    return affordable.loc[affordable["score"].idxmax()].to_dict() if len(affordable) else None

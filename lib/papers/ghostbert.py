@@ -72,9 +72,9 @@ swept = partial(grids.tasks, own=SWEPT)
 swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
 
 
-def five(profile: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+def five(profile: str, chosen: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the tasks of the tables of five tasks, as far as `swept` has them."""
-    return tasks(profile, wanted or [name for name in swept(profile) if name in FIVE])
+    return tasks(profile, chosen or [name for name in swept(profile) if name in FIVE])
 
 
 def parts(family: str = "bert") -> int:
@@ -88,35 +88,35 @@ def kept_heads(profile: str, m: int, family: str = "bert") -> int:
     Raises Refused, naming the possible widths, where that is no whole number from 1 to all, and
     where neurons do not split as heads do.
     """
-    whole, encoder = parts(family), shape(profile, family)
-    work = [each for each in range(1, whole + 1) if not each * encoder.heads % whole]
+    all_parts, encoder = parts(family), shape(profile, family)
+    work = [width for width in range(1, all_parts + 1) if not width * encoder.heads % all_parts]
     if type(m) is not int or m not in work:
-        why = f"width {m}/{whole} of {encoder.heads} heads is no whole number of them"
-        raise Refused(f"{why}: take {', '.join(map(str, work))} of {whole}")
-    return cost.kept_heads(encoder, m * encoder.heads // whole)
+        why = f"width {m}/{all_parts} of {encoder.heads} heads is no whole number of them"
+        raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
+    return cost.kept_heads(encoder, m * encoder.heads // all_parts)
 
 
-def possible(profile: str, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Return those of the wanted widths that the heads of an encoder can have.
+def possible(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
+    """Return those of some widths that the heads of an encoder can have.
 
     Raises Refused where there is none.
     """
     heads = shape(profile).heads
-    there = tuple(m for m in wanted if not m * heads % HEADS)
-    return there or (kept_heads(profile, wanted[0]),)
+    possible_widths = tuple(m for m in widths if not m * heads % HEADS)
+    return possible_widths or (kept_heads(profile, widths[0]),)
 
 
-def widths(profile: str, wanted: Sequence[int] = ()) -> tuple[int, ...]:
+def widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables over widths, in twelfths.
 
     Those that the heads cannot have are left out.
     """
-    return possible(profile, tuple(wanted) or CUT[profile])
+    return possible(profile, tuple(chosen) or CUT[profile])
 
 
-def swept_widths(profile: str, wanted: Sequence[int] = ()) -> tuple[int, ...]:
+def swept_widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables that change one thing at a time."""
-    return possible(profile, tuple(wanted) or SWEPT_CUT[profile])
+    return possible(profile, tuple(chosen) or SWEPT_CUT[profile])
 
 
 # ---- SPECS
@@ -140,8 +140,8 @@ def operation(
     pruned = heads < shape(profile, family).heads
     inputs = {"teacher": teacher(profile, task, family)}
     if pruned:
-        whole = {"whole": list(ghosts.uncut)} if ghosts and ghosts.uncut else {}
-        surgery.append({"op": "cut", "heads": heads} | whole)
+        uncut = {"whole": list(ghosts.uncut)} if ghosts and ghosts.uncut else {}
+        surgery.append({"op": "cut", "heads": heads} | uncut)
         ranked = common(profile, task, importance=IMPORTANCE[profile])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
     if ghosts:
@@ -220,11 +220,11 @@ def student(
         inputs["augmented"] = grids.augmentation(profile, task)
     elif CACHED[profile] and not tokens and not grids.asked(profile):
         read = distillation(profile, task, ghosts=False)  # States do not depend on any rate.
-        kept = common(profile, task, train=read, distil=Distil(mask=True))
-        inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
+        state_args = common(profile, task, train=read, distil=Distil(mask=True))
+        inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile != "paper")
-    told = common(profile, task, train=padded(train, tokens), surgery=surgery, distil=distil)
-    start = Spec("distil", told, inputs)
+    args = common(profile, task, train=padded(train, tokens), surgery=surgery, distil=distil)
+    start = Spec("distil", args, inputs)
     taught_by = inputs["teacher"]
     return finetuned(profile, task, start, tokens, targets, taught_by, bool(ghosts), taps)
 
@@ -269,8 +269,8 @@ def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
     Half of the model and the whole model learn the labels in both stages, for as many steps at the
     same rates as those that are distilled. Only the profiles in TWICE have them.
     """
-    there = TWICE[profile] and not isinstance(profile, grids.Own)
-    names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if there else {}
+    has_controls = TWICE[profile] and not isinstance(profile, grids.Own)
+    names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
 
 
@@ -412,12 +412,12 @@ def module_costs(
     """
     base, table = cost.SHAPES["bert-base"], {}
     for m, label in product(widths, modules):
-        at, of = (f"{m}/12", label), {"heads": m, "ghost": modules[label]}
-        gflops, weights = (str(printed[name].get(at, "–")) for name in ("FLOPs(G)", "#params(M)"))
-        counts = (cost.flops(base, **of, convention="ghostbert"), cost.flops(base, **of))
-        number = cost.parameters(base, **of)
-        table[at] = cost_cells("GFLOPs", gflops, *counts)
-        table[at] |= cost_cells("M parameters", weights, number, number)
+        key, variant = (f"{m}/12", label), {"heads": m, "ghost": modules[label]}
+        gflops, weights = (str(printed[name].get(key, "–")) for name in ("FLOPs(G)", "#params(M)"))
+        counts = (cost.flops(base, **variant, convention="ghostbert"), cost.flops(base, **variant))
+        number = cost.parameters(base, **variant)
+        table[key] = cost_cells("GFLOPs", gflops, *counts)
+        table[key] |= cost_cells("M parameters", weights, number, number)
         ghosts = cost.ghost_parameters(base, modules[label], m) / 1e6
-        table[at]["M parameters", "ghosts"] = f"{ghosts:.4f}"
+        table[key]["M parameters", "ghosts"] = f"{ghosts:.4f}"
     return table

@@ -43,13 +43,15 @@ def settings(name: str) -> SimpleNamespace:
     tables = dict(disk.toml(FOLDER / f"{name}.toml"))
     for kind in tables.keys() & vars(options).keys():
         common = disk.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
-        for each, there in tables.pop(kind).items():
-            tables[each] = {
-                at: getattr(options, kind)(**common.get(at, {}) | there.get("all", {}) | fields)
-                for at, fields in there.items()
-                if at != "all"
+        for table_name, by_profile in tables.pop(kind).items():
+            tables[table_name] = {
+                profile: getattr(options, kind)(
+                    **common.get(profile, {}) | by_profile.get("all", {}) | fields
+                )
+                for profile, fields in by_profile.items()
+                if profile != "all"
             }
-    columns = tuple(Column(*told) for told in tables.get("COLUMNS", ()))
+    columns = tuple(Column(*fields) for fields in tables.get("COLUMNS", ()))
     return SimpleNamespace(**tables | {"COLUMNS": columns})
 
 
@@ -77,8 +79,8 @@ DEVICE: Any = os.environ.get("DEVICE", "")
 
 # Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
-    name: SimpleNamespace(name=name, numerics=Numerics(told["dtype"], 1, DEVICE), **told)
-    for name, told in S.PROFILES.items()
+    name: SimpleNamespace(name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields)
+    for name, fields in S.PROFILES.items()
 }
 
 Value = TypeVar("Value")
@@ -138,8 +140,8 @@ def started(profile: str, name: str) -> Spec:
 
 def toy_backbone() -> Spec:
     """Return the Spec of the small encoder, pre-trained on generated text."""
-    told = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
-    return Spec("pretrain", TOY | told, seed=0)
+    args = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", TOY | args, seed=0)
 
 
 def untrained() -> Spec:
@@ -177,8 +179,8 @@ class Own(str):
         return self
 
     def __str__(self) -> str:
-        named = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
-        return f"{self[:]}, own {named}"
+        names = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
+        return f"{self[:]}, own {names}"
 
     @property
     def task(self) -> str:
@@ -190,13 +192,13 @@ class Own(str):
 
         The first one is for captions.
         """
-        named = [f"data: {self.task}"] * bool(self.data)
-        named += [f"model: {Path(self.model).name}"] * bool(self.model)
-        lines = [f"Your own {', '.join(named)}."]
+        parts = [f"data: {self.task}"] * bool(self.data)
+        parts += [f"model: {Path(self.model).name}"] * bool(self.model)
+        lines = [f"Your own {', '.join(parts)}."]
         if self.data:
-            there, most = data.splits("own", self.data), MOST[self]
-            rows = f"{len(there['train']):,} training and {len(there['dev']):,} development rows"
-            capped = f", trained on {most:,} of them" * bool(0 < most < len(there["train"]))
+            splits, most = data.splits("own", self.data), MOST[self]
+            rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(0 < most < len(splits["train"]))
             lines.append(f"The data have {rows}{capped}.")
         settled = f"All other settings are those of profile {self[:]}"
         return [*lines, f"{settled}; the paper's verdicts are off."]
@@ -213,14 +215,14 @@ def profile_of_values(values: Mapping[str, Any]) -> str:
     values: {parameter: value}. A notebook without `data` may use `model` for something else, so its
     profile alone counts.
     """
-    told = PARAMETERS if "data" in values else PARAMETERS[:1]
-    return reader_profile(*(values.get(name, "") for name in told))
+    parameters = PARAMETERS if "data" in values else PARAMETERS[:1]
+    return reader_profile(*(values.get(name, "") for name in parameters))
 
 
 def values(profile: str) -> dict[str, str]:
     """Return the parameters of a notebook that mean a profile's name."""
-    own = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
-    return {"profile": profile[:]} | (own if isinstance(profile, Own) else {})
+    reader_parts = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
+    return {"profile": profile[:]} | (reader_parts if isinstance(profile, Own) else {})
 
 
 def words(profile: str) -> list[str]:
@@ -244,15 +246,15 @@ def own_digests(profile: str) -> list[str]:
     return [name and data.at_hand("own", name)[0], model and data.weights(model)]
 
 
-def own_rows(name: str, profile: str, wanted: int | None, held_out: int) -> tuple[int, int]:
+def own_rows(name: str, profile: str, rows: int | None, held_out: int) -> tuple[int, int]:
     """Return (training rows, held-out rows) of a reader's task.
 
-    Each is what is wanted, or as many as there are. At most a fifth of the training rows is held
-    out.
+    Each is what the arguments say, or as many as there are. At most a fifth of the training rows is
+    held out.
     """
-    there, most = len(data.splits("own", name)["train"]), MOST[profile]
-    held_out = min(held_out, there // 5)
-    return min(wanted or most or there, most or there, there - held_out), held_out
+    available, most = len(data.splits("own", name)["train"]), MOST[profile]
+    held_out = min(held_out, available // 5)
+    return min(rows or most or available, most or available, available - held_out), held_out
 
 
 def folder(path: str | Path) -> str:
@@ -261,13 +263,13 @@ def folder(path: str | Path) -> str:
     The path may be relative to the working folder or to the project. Raises FileNotFoundError where
     a file of it is missing, and ValueError as `shape_of` does.
     """
-    found = paths.resolve_path(path)
+    full_path = paths.resolve_path(path)
     for names in map(str.split, NEEDED):
-        if not any((found / name).is_file() for name in names):
+        if not any((full_path / name).is_file() for name in names):
             form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
             raise Absent(f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}")
-    shape_of(found)
-    return str(found)
+    shape_of(full_path)
+    return str(full_path)
 
 
 def shape_of(path: str | Path) -> Shape:
@@ -286,8 +288,8 @@ def shape_of(path: str | Path) -> Shape:
         del least["type_vocab_size"]
     for name, low in least.items():
         if type(body.get(name)) is not int or body[name] < low:
-            told = f"{name} {body.get(name)!r}", f"a whole number from {low}"
-            raise lines.malformed(file, *told, OTHER)
+            mismatch = f"{name} {body.get(name)!r}", f"a whole number from {low}"
+            raise lines.malformed(file, *mismatch, OTHER)
     return configured(body)
 
 
@@ -300,47 +302,47 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def tasks(
-    profile: str, wanted: Sequence[str] = (), *, own: Mapping[str, Sequence[str]]
+    profile: str, chosen: Sequence[str] = (), *, own: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    """Return the tasks of a page: the wanted ones, or a profile's out of `own`.
+    """Return the tasks of a page: the chosen ones, or a profile's out of `own`.
 
     own: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD, of
     SentEval. A reader's data are one task, and stand for all. Raises Refused, naming the
     nearest, for a profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
-    if mine := reader_part(profile, "task"):
-        for name in wanted:
-            known("task of your own data", name, (mine,))
-        return (mine,)
+    if title := reader_part(profile, "task"):
+        for name in chosen:
+            known("task of your own data", name, (title,))
+        return (title,)
     listed = {name for names in own.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
-    for name in wanted:
+    for name in chosen:
         known("task of this page", name, [name for kind in kinds for name in kind])
-    return tuple(wanted) or tuple(own[profile])
+    return tuple(chosen) or tuple(own[profile])
 
 
 def seeds(
-    profile: str, wanted: Sequence[int] = (), *, own: Mapping[str, Sequence[int]]
+    profile: str, chosen: Sequence[int] = (), *, own: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
-    """Return the seeds of a page: the wanted ones, or a profile's out of `own`.
+    """Return the seeds of a page: the chosen ones, or a profile's out of `own`.
 
     own: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
     """
     known("profile", profile, own)
-    return tuple(wanted) or tuple(own[profile])
+    return tuple(chosen) or tuple(own[profile])
 
 
 def picked(
-    what: str, options: Mapping[str, Value], wanted: Collection[str] = ()
+    what: str, options: Mapping[str, Value], chosen: Collection[str] = ()
 ) -> dict[str, Value]:
-    """Return {label: value} of the wanted labels, or of all.
+    """Return {label: value} of the chosen labels, or of all.
 
     what: what a label names, for the message. Raises Refused naming the nearest label.
     """
-    for name in wanted:
+    for name in chosen:
         known(what, name, options)
-    return {name: options[name] for name in options if name in (wanted or options)}
+    return {name: options[name] for name in options if name in (chosen or options)}
 
 
 def source(profile: str, task: str) -> str:
@@ -349,9 +351,9 @@ def source(profile: str, task: str) -> str:
     They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at paper, for
     which a treebank stands in elsewhere.
     """
-    own = profile_of(profile).source
-    if own == "toy" or task in GLUE:
-        return own
+    task_source = profile_of(profile).source
+    if task_source == "toy" or task in GLUE:
+        return task_source
     return "squad" if task in SQUAD else "senteval" if profile == "paper" else "treebank"
 
 
@@ -371,8 +373,8 @@ def described(
     the profiles in DRAWN the seed of a run draws its rows, and a task with fewer has all.
     """
     if name := reader_part(profile, "data"):
-        own = own_rows(name, profile, rows, held_out)
-        return data.describe("own", name, *own, **more)
+        counts = own_rows(name, profile, rows, held_out)
+        return data.describe("own", name, *counts, **more)
     more |= UNSEEN[profile].get(task, {}) if judged else {}
     place = source(profile, task), task
     if profile in DRAWN:
@@ -395,10 +397,10 @@ def common(
     rows: a descriptor other than the profile's. spans: how each profile cuts the passages of a task
     such as SQuAD.
     """
-    own = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
-    own |= {"span": cut} if (cut := span(profile, task, spans)) else {}
-    own |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
-    return own | args
+    task_args = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
+    task_args |= {"span": cut} if (cut := span(profile, task, spans)) else {}
+    task_args |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
+    return task_args | args
 
 
 def asked(profile: str) -> Span | None:
@@ -445,9 +447,9 @@ def teacher(
     It is the teacher and the start of many students, and the plain row of most tables. train: a
     paper's settings. spans: as in `common`.
     """
-    told = {"train": train or TEACHER[profile], "targets": LABELS}
+    args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
-    return Spec("finetune", common(profile, task, spans=spans, **told), start)
+    return Spec("finetune", common(profile, task, spans=spans, **args), start)
 
 
 def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
@@ -473,13 +475,15 @@ def metrics(profile: str, printed: Collection[Column] = ()) -> dict[str, tuple[C
     if name := reader_part(profile, "data"):
         title = reader_part(profile, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
-    own = profile_of(profile).source
-    sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]
-    tasks = {name: task for each in sources for name, task in data.tasks(each).items()}
-    found: dict[str, tuple[Column, ...]]
-    found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
+    task_source = profile_of(profile).source
+    sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
+    tasks = {name: task for source in sources for name, task in data.tasks(source).items()}
+    by_task: dict[str, tuple[Column, ...]]
+    by_task = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
-        found[name] = tuple(column for column in printed if column.task == name)
+        by_task[name] = tuple(column for column in printed if column.task == name)
     return (
-        {name: each[:1] for name, each in found.items()} if profile in ("mini", "base") else found
+        {name: columns[:1] for name, columns in by_task.items()}
+        if profile in ("mini", "base")
+        else by_task
     )

@@ -158,12 +158,12 @@ def states(profile: str, kind: Literal["intermediate", "two_stage"] = "intermedi
     return Objective(kind, attention=True, mask=profile != "paper")
 
 
-def variants(profile: str, task: str, wanted: bool = True) -> Spec | None:
+def variants(profile: str, task: str, augmented: bool = True) -> Spec | None:
     """Return the Spec of augmented rows beside the rows of searches and retraining.
 
-    It is None if they are not wanted.
+    It is None where not `augmented`.
     """
-    return grids.augmentation(profile, task, rows(profile, task)) if wanted else None
+    return grids.augmentation(profile, task, rows(profile, task)) if augmented else None
 
 
 def searched(
@@ -186,10 +186,10 @@ def searched(
     start, train = start or whole_model(profile, task), paced(SEARCH, profile, task, lr=lr)
     epochs = 1 if enlarged and profile == "paper" else train.epochs
     teacher = (guide or start) if objective.kind != "cross_entropy" else None
-    told = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    told = grids.common(profile, task, rows(profile, task), gates=gates(**gate), **told)
+    args = {"train": replace(train, epochs=times * epochs), "objective": objective}
+    args = grids.common(profile, task, rows(profile, task), gates=gates(**gate), **args)
     augmented = variants(profile, task, enlarged)
-    return Spec("nas_search", told, {"start": start, "teacher": teacher, "augmented": augmented})
+    return Spec("nas_search", args, {"start": start, "teacher": teacher, "augmented": augmented})
 
 
 def drawn(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
@@ -217,9 +217,9 @@ def stages(
     search: the Spec that finds the architecture to train; None trains the whole model. epochs:
     epochs of the two stages; by default the profile's.
     """
-    told = grids.common(profile, task, rows(profile, task))
+    args = grids.common(profile, task, rows(profile, task))
     one, two = (
-        told | {"train": paced(settings, profile, task, epochs=number)}
+        args | {"train": paced(settings, profile, task, epochs=number)}
         for settings, number in zip((INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True)
     )
     inputs = {"teacher": guide, "augmented": variants(profile, task, augmented)}
@@ -243,9 +243,9 @@ def pruned(
     The fine-tuned model is the teacher. kept: whether retraining starts from the searched weights
     (7.8). changes: arguments of `searched`.
     """
-    own = whole_model(profile, task, model)
-    found = searched(profile, task, own, objective=objective, **changes)
-    return stages(profile, task, found if kept else own, own, found, augmented)
+    fine_tuned = whole_model(profile, task, model)
+    search = searched(profile, task, fine_tuned, objective=objective, **changes)
+    return stages(profile, task, search if kept else fine_tuned, fine_tuned, search, augmented)
 
 
 def random(
@@ -257,11 +257,13 @@ def random(
     leaves there (`drawn`); lr is then that of the search. times: multiple of the epochs of
     retraining.
     """
-    own = whole_model(profile, task)
-    search = searched(profile, task, own, lr=lr, **gate) if sized else None
-    each = (INTERMEDIATE[profile], PREDICTION[profile])
-    epochs = [times * train.epochs for train in each] if times > 1 else ()
-    return stages(profile, task, own, own, drawn(own, search, **gate), epochs=epochs)
+    fine_tuned = whole_model(profile, task)
+    search = searched(profile, task, fine_tuned, lr=lr, **gate) if sized else None
+    trainings = (INTERMEDIATE[profile], PREDICTION[profile])
+    epochs = [times * train.epochs for train in trainings] if times > 1 else ()
+    return stages(
+        profile, task, fine_tuned, fine_tuned, drawn(fine_tuned, search, **gate), epochs=epochs
+    )
 
 
 def magnitude(
@@ -276,14 +278,14 @@ def magnitude(
     known("kept share", share, ROUNDS[profile])
     origin = general(profile, model)
     dense = grids.teacher(profile, task, train=MAGNITUDE[profile])
-    told = {name: dense.args[name] for name in ("data", "train", "numerics")}
-    spec = whole = replace(dense, inputs={"start": origin})
+    args = {name: dense.args[name] for name in ("data", "train", "numerics")}
+    spec = teacher = replace(dense, inputs={"start": origin})
     if taught:
-        told |= {"objective": LOGITS}
-    for kept in ROUNDS[profile]:
-        inputs = {"start": spec, "origin": origin, "teacher": whole if taught else None}
-        spec = Spec("imp", told | {"kept": kept}, inputs)
-        if kept == share:
+        args |= {"objective": LOGITS}
+    for round_share in ROUNDS[profile]:
+        inputs = {"start": spec, "origin": origin, "teacher": teacher if taught else None}
+        spec = Spec("imp", args | {"kept": round_share}, inputs)
+        if round_share == share:
             break
     return spec
 
@@ -324,9 +326,11 @@ def random_network(ratio: float, shape: str) -> Json:
 
 def least(profile: str) -> float:
     """Return the share of the encoder's FLOPs that one head and one neuron in each layer leave."""
-    of = shape(profile)
-    one = gated.flops(of.hidden, of.hidden // of.heads, [{"heads": 1, "ffn": 1}] * of.layers)
-    return one / gated.masked(of)
+    encoder = shape(profile)
+    one = gated.flops(
+        encoder.hidden, encoder.hidden // encoder.heads, [{"heads": 1, "ffn": 1}] * encoder.layers
+    )
+    return one / gated.masked(encoder)
 
 
 def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
@@ -335,17 +339,17 @@ def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
     A small encoder can reach high ones alone. Raises Refused where it can reach none.
     """
     ratios, low = ratios or RATIOS, least(profile)
-    there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
-    if not there:
+    reachable_ratios = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
+    if not reachable_ratios:
         raise Refused(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
-    return there
+    return reachable_ratios
 
 
 def architectures(grid: Iterable[Row]) -> list[Row]:
     """Return the rows of a grid that were found by a search or a draw, each with that Spec."""
     return [
-        row.with_spec(found)
+        row.with_spec(search)
         for row in grid
         for first in [row.spec.parents.get("start")]
-        if first and (found := first.parents.get("search"))
+        if first and (search := first.parents.get("search"))
     ]

@@ -73,7 +73,7 @@ def lines(profile: str) -> list[Line]:
 
 def line(row: Mapping[str, str]) -> Line:
     """Return the Line of a row of a plan's file."""
-    tasks = [each for each in row["task"].split("; ") if each]
+    tasks = [task for task in row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
     first, number = int(row["first_seed"]), int(row["seeds"])
     return Line(
@@ -84,7 +84,7 @@ def line(row: Mapping[str, str]) -> Line:
         tuple(row["models"].split("; ")),
         row["where"],
         row["cells"],
-        tuple(grids.SECOND if each == SECOND else each for each in tasks) if not waits else (),
+        tuple(grids.SECOND if task == SECOND else task for task in tasks) if not waits else (),
         waits,
         tuple(range(first, first + number)),
         float(row["core_hours"]),
@@ -99,10 +99,10 @@ def pages(profile: str) -> tuple[str, ...]:
 
 def hours(profile: str) -> dict[str, float]:
     """Return {step: core-hours} of a profile's plan, in its order; none without a plan."""
-    found = {}
+    by_step = {}
     for line in lines(profile[:]):
-        found[line.step] = found.get(line.step, 0.0) + line.core_hours
-    return found
+        by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
+    return by_step
 
 
 def has(profile: str, page: str) -> bool:
@@ -121,16 +121,16 @@ def rows(
     """
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
-    own = any(value != axes[name] and (value or axes[name]) for name, value in given.items())
-    there = [each for each in lines(profile[:]) if each.page == page]
-    if own or not there or grids.reader_part(profile, "data"):
+    is_changed = any(value != axes[name] and (value or axes[name]) for name, value in given.items())
+    page_lines = [line for line in lines(profile[:]) if line.page == page]
+    if is_changed or not page_lines or grids.reader_part(profile, "data"):
         return grid(profile, **given)
-    found = {}
-    for each in there:
-        more = {"tasks": each.tasks, "seeds": each.seeds} | each.arguments
+    by_label = {}
+    for line in page_lines:
+        more = {"tasks": line.tasks, "seeds": line.seeds} | line.arguments
         made = grid(profile, **{name: value for name, value in more.items() if name in axes})
-        found |= {label(row): row for row in each.rows(made)}
-    return list(found.values())
+        by_label |= {label(row): row for row in line.rows(made)}
+    return list(by_label.values())
 
 
 def label(row: Row) -> tuple[tuple[str, Any], ...]:

@@ -43,8 +43,8 @@ class Printed(float):
 
 def _file(paper: str, name: str) -> Path:
     known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
-    there = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
-    known(f"published table of {paper}", name, there)
+    tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
+    known(f"published table of {paper}", name, tables)
     return PUBLISHED / paper / f"{name}.csv"
 
 
@@ -106,7 +106,7 @@ def rows(
     without a column `m` is all at 1/12. columns: {printed column: its name on the page}; an average
     is "average" everywhere.
     """
-    columns, found = dict(columns), {}
+    columns, by_row = dict(columns), {}
     for row in lines(paper, name):
         key = rename(row.pop(label) if isinstance(label, str) else " · ".join(map(row.pop, label)))
         if widths is not None:
@@ -114,11 +114,11 @@ def rows(
             if int(width.split("/")[0]) not in widths:
                 continue
             key = width, key
-        found[key] = {
+        by_row[key] = {
             ("published", "average" if c.startswith("Avg") else columns.get(c, c)): value
             for c, value in row.items()
         }
-    return found
+    return by_row
 
 
 def gaps(
@@ -134,13 +134,13 @@ def gaps(
     It is {"row, 3/12, column": points}. method: the name of that row. The other arguments are those
     of `rows`.
     """
-    every, found = rows(paper, name, label, widths, rename), {}
+    every, points = rows(paper, name, label, widths, rename), {}
     for width, row in every:
         base = every.get((width, method), {})
         for place, value in every[width, row].items() if row != method else ():
             if isinstance(value, Printed) and isinstance(base.get(place), Printed):
-                found[f"{row}, {width}, {place[1]}"] = round(base[place] - value, 2)
-    return found
+                points[f"{row}, {width}, {place[1]}"] = round(base[place] - value, 2)
+    return points
 
 
 def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
@@ -149,10 +149,12 @@ def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
     Raises Refused for a place that has none.
     """
     rows = _read(paper, name)
-    there = {place for row in rows for place in row["table"].split("; ")}
+    known_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places:
-        known(f"place of published {name} of {paper}", place, sorted(there))
-    return [row for row in rows if not {*(places or there)}.isdisjoint(row["table"].split("; "))]
+        known(f"place of published {name} of {paper}", place, sorted(known_places))
+    return [
+        row for row in rows if not {*(places or known_places)}.isdisjoint(row["table"].split("; "))
+    ]
 
 
 def misses(paper: str, *places: str) -> list[dict[str, str]]:
@@ -171,9 +173,15 @@ def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
     in the file of the same name one folder above, join those of "pages".
     """
     files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
-    found = [tomllib.loads((at / "deviations.toml").read_text())[name] for at, name in files]
+    tables = [
+        tomllib.loads((folder / "deviations.toml").read_text())[name] for folder, name in files
+    ]
     return {
-        profile: [line for told in found for line in told.get(profile, []) + told.get("all", [])]
+        profile: [
+            line
+            for by_profile in tables
+            for line in by_profile.get(profile, []) + by_profile.get("all", [])
+        ]
         for profile in ("toy", "mini", "base", "paper")
     }
 
@@ -183,11 +191,11 @@ def corrections(paper: str, *places: str) -> list[str]:
 
     A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has none.
     """
-    told = []
+    sentences = []
     for row in _of(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         if row["read_as"] not in ("", row["printed"], "as printed"):
             printed.append(f"read as {row['read_as']}")
-        told.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed), row['reason']]))}.")
-    return told
+        sentences.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed), row['reason']]))}.")
+    return sentences

@@ -29,8 +29,8 @@ def beside(
     """
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {(PRINTED, column): printed[column].map(text) for column in printed}
-    for key, told in ours.items():
-        columns[key] = [text(told.get(row, NONE)) for row in printed.index]
+    for key, values in ours.items():
+        columns[key] = [text(values.get(row, NONE)) for row in printed.index]
     return pd.DataFrame(columns, printed.index)
 
 
