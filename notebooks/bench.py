@@ -139,7 +139,7 @@ def trainer(model, tokenizer, split, seed, tuned):
     return transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad).train
 
 
-def kept(*job):
+def with_our_memory(*job):
     """f() that trains a model with the tuned Trainer and our setting of the memory allocator."""
     lean.keep_memory()
     return trainer(*job, tuned=True)
@@ -148,7 +148,7 @@ def kept(*job):
 CONTENDERS = {
     "ours": ours,
     TUNED: lambda *job: trainer(*job, tuned=True),
-    f"{TUNED}, our memory setting": kept,
+    f"{TUNED}, our memory setting": with_our_memory,
     HABITS: lambda *job: trainer(*job, tuned=False),
 }
 
@@ -200,9 +200,9 @@ def profile(rows=256, most=10):
         _, _, fit = prepared(task, split, 0)
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as recorded:
             fit()
-        found = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
-        total = sum(event.self_cpu_time_total for event in found)
-        for event in found[:most]:
+        events = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
+        total = sum(event.self_cpu_time_total for event in events)
+        for event in events[:most]:
             share = round(event.self_cpu_time_total / total, 3)
             yield {"task": name, "operation": event.key, "share": share}
 
@@ -290,10 +290,10 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
             line = {"repeat": repeat, "rows": rows, "documents": documents, "steps": steps}
             line |= {"share_of_steps": share}
             line |= {"supernet_seconds": store.find(supernet).status["seconds"]}
-            for name, of in (("inherits", share), ("scratch", 1.0)):
-                found = runs[name].metrics
-                seconds = found["steps"] * brief.batch / found["examples_per_second"]
-                line[f"{name}_per_minute"] = 60 / (of * seconds)
+            for name, part in (("inherits", share), ("scratch", 1.0)):
+                measured = runs[name].metrics
+                seconds = measured["steps"] * brief.batch / measured["examples_per_second"]
+                line[f"{name}_per_minute"] = 60 / (part * seconds)
             yield line | {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
 
 
@@ -361,10 +361,12 @@ def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
         made = pruners(common | {"data": data.describe("glue", task, 64), "train": train}, start)
         with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
             for repeat in range(repeats):
-                found = {n: step_seconds(s.with_seed(repeat), store, most) for n, s in made.items()}
-                for name, seconds in found.items():
+                seconds_of = {
+                    n: step_seconds(s.with_seed(repeat), store, most) for n, s in made.items()
+                }
+                for name, seconds in seconds_of.items():
                     wall, cpu = np.median(seconds, 0)
-                    ratio = np.median(seconds / found["plain fine-tuning"], 0)
+                    ratio = np.median(seconds / seconds_of["plain fine-tuning"], 0)
                     line = {"task": task, "padded_to": tokens, "method": name, "repeat": repeat}
                     line |= {"steps": most, "dtype": LEAN.dtype, "threads": LEAN.threads}
                     line |= {"cpu_seconds": cpu, "wall_seconds": wall}
@@ -377,18 +379,18 @@ def cutting(turns=50, ratio=0.3, batch=8):
     The model has all-MiniLM-L6-v2's shape. A random architecture of that share of the FLOPs is cut
     out. A row has 128 tokens; float32, one thread.
     """
-    shape, whole, name = SHAPES[MODEL], nas.label(1.0, "Random"), nas.label(ratio, "Random")
-    models = {whole: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
-    how = {"models": models, "reference": whole} | grids.clock(turns, 128, batch)
+    shape, uncut, name = SHAPES[MODEL], nas.label(1.0, "Random"), nas.label(ratio, "Random")
+    models = {uncut: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
+    how = {"models": models, "reference": uncut} | grids.clock(turns, 128, batch)
     spec = Spec("latency", how, seed=0)
     with scratch(spec) as store:
         times = dict(zip(spec.args["models"], store.find(spec).arrays("times")["cpu"], strict=True))
-    (kept,) = spec.args["models"][name]["surgery"]
-    widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
+    (surgery,) = spec.args["models"][name]["surgery"]
+    widths = gated.counts({"heads": surgery["heads"], "neurons": surgery["neurons"]})
     fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
-    both = zip(times[whole], times[name], strict=True)
-    for turn, (whole, cut) in enumerate(both):
-        line = {"ratio": ratio, "batch": batch, "turn": turn, "whole_seconds": whole}
+    both = zip(times[uncut], times[name], strict=True)
+    for turn, (uncut, cut) in enumerate(both):
+        line = {"ratio": ratio, "batch": batch, "turn": turn, "whole_seconds": uncut}
         yield line | {"cut_seconds": cut, "flops_ratio": fewer}
 
 

@@ -3,7 +3,8 @@
     python tests/lines.py [folder ...]      prints each folder's sum and its largest file
 
 Comments, docstrings, line ends, the annotations of signatures and fields, and what is imported for
-these alone do not count. Beside them stand the tokens of the notebooks' code, and the lines of TOML that are no comment.
+these alone do not count. Beside them stand the tokens of the notebooks' code, and the lines of TOML
+that are no comment.
 """
 
 import ast

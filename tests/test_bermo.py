@@ -164,7 +164,10 @@ def test_recorded_specs_need_no_data(without_data):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: grids.tasks("toy", ["SST2"], own=bermo.PRUNED), "'SST2'; did you mean 'SST-2'"),
+        (
+            lambda: grids.tasks("toy", ["SST2"], by_profile=bermo.PRUNED),
+            "'SST2'; did you mean 'SST-2'",
+        ),
         (lambda: bermo.settings("paper", "CoLA"), "unknown task with printed settings: 'CoLA'"),
         (lambda: bermo.settings("mini", "CoLA"), "a known number of rows at mini: 'CoLA'"),
         (lambda: bermo.settings("paper", "SST-2", method="L0"), "settings of L0 at paper: 'SST-2'"),

@@ -247,7 +247,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
         def table(self, table, caption, **more):
             shown["table"] = table
 
-    ghost_tables.mending(Page(), type("Runs", (), {"own": pd.DataFrame(many)}))
+    ghost_tables.mending(Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))}))
     assert shown["note"][0].startswith("1 of 2 distillations on this page")
     assert shown["table"] == {
         "Ghost, 3/12, SST-2": {

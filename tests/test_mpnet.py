@@ -35,7 +35,7 @@ def pair(tiny):
     model, theirs = tiny("mpnet").double(), classes("mpnet")[1](configuration("mpnet", A, 2))
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
-        tensors = backbone.named(model)
+        tensors = backbone.rename_tensors(model)
         assert names == tensors.keys()
         for name, value in theirs.double().named_parameters():
             value.copy_(tensors[name])
@@ -91,7 +91,7 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
         each(**batch).logits.square().sum().backward()
     found = {id(p): p.grad for p in model.parameters()}
     mine = dict(model.named_parameters())
-    names = dict(zip(backbone.named(model), model.state_dict(), strict=True))
+    names = dict(zip(backbone.rename_tensors(model), model.state_dict(), strict=True))
     for name, value in theirs.named_parameters():
         close(found[id(mine[names[name]])], value.grad, 1e-9)
     assert theirs.mpnet.encoder.relative_attention_bias.weight.grad.abs().sum() > 0
@@ -109,7 +109,7 @@ def test_arranging_twice_changes_nothing(tiny):
     assert arrange(arrange(model)) is model and layers(model)[0].attention is first
     assert list(model.state_dict()) == before
     bert = tiny("bert")
-    assert arrange(bert) is bert and backbone.named(bert) is None
+    assert arrange(bert) is bert and backbone.rename_tensors(bert) is None
 
 
 # ---- files ----

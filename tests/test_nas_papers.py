@@ -184,7 +184,9 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
 
 
 def test_searched_weights_are_the_only_difference_of_7_8():
-    whole, kept = (nas.pruned("toy", "CoLA", kept=kept).inputs["start"] for kept in (False, True))
+    whole, kept = (
+        nas.pruned("toy", "CoLA", keep_weights=kept).inputs["start"] for kept in (False, True)
+    )
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
     assert whole.inputs["start"] == nas.whole_model("toy", "CoLA")
 

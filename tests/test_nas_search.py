@@ -325,7 +325,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
-    told = lesson(None, told=b, task=task, rows=rows)
+    told = lesson(None, teacher_logits=b, task=task, rows=rows)
     with objectives.objective_of(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)

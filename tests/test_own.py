@@ -362,14 +362,14 @@ def test_ratios_are_those_that_one_head_leaves(encoder):
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
     mine = grids.Own("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
-    assert grids.tasks(mine, own=ghostbert.TASKS) == ("reviews.tsv",)
+    assert grids.tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
     assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == ["accuracy"]
     assert str(mine) == "toy, own data and model" and grids.Own(**grids.values(mine)) == mine
     described = grids.dataset(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (64, 16) and "unseen" not in described
     assert bermo.settings(mine, "reviews.tsv")[1].warmup_steps > 0
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
-        grids.tasks(mine, ["CoLA"], own=ghostbert.TASKS)
+        grids.tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
         grids.Own("toy", tsv)
 

@@ -131,5 +131,5 @@ def test_trainings_of_four_scales_stand_in_one_table():
     assert [train.epochs for train in made.values()] == [6, 3, 3, 3]
     assert [train.pad_to for train in made.values()] == [0, 0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
-        grids.tasks("tou", own={"toy": ("CoLA",)})
-    assert grids.seeds("toy", [7], own={"toy": (0,)}) == (7,)
+        grids.tasks("tou", by_profile={"toy": ("CoLA",)})
+    assert grids.seeds("toy", [7], by_profile={"toy": (0,)}) == (7,)

@@ -105,8 +105,8 @@ def make(
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
     these Specs themselves are made, also where a twin could stand for one (`Store.look`). workers,
-    backend: as `lib.cluster.backends.open_executor` takes them. keep: whether the weights of the Specs
-    themselves are saved. done: f(spec), called when a run was made.
+    backend: as `lib.cluster.backends.open_executor` takes them. keep: whether the weights of the
+    Specs themselves are saved. done: f(spec), called when a run was made.
     """
     store = store or Store()
     todo = store.missing(specs, keep, exact)

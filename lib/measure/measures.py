@@ -33,9 +33,9 @@ RANKED = 12  # A rank correlation takes at least so many things (claim E4).
 class Measure:
     """A Measure says how its values are computed, in one of three ways (`measures.toml`).
 
-    values: an expression over the metrics of runs. by_run: the name of f(frame, metric_of) -> a value
-    for each row. of_all: the name of f(frames of each model, metric_of, the text in brackets) -> an
-    Estimate or None.
+    values: an expression over the metrics of runs. by_run: the name of f(frame, metric_of) -> a
+    value for each row. of_all: the name of f(frames of each model, metric_of, the text in brackets)
+    -> an Estimate or None.
     """
 
     unit: str

@@ -118,7 +118,7 @@ class Page:
         self,
         grid: Callable[..., list[Row]] | Sequence[Row],
         recorded: Callable[[], list[Row]] | Sequence[Row] = (),
-        of: Callable[[Sequence[Row]], Sequence[Row]] = list,
+        transform: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the runs of a grid (lib.page.tables.Runs).
 
@@ -129,12 +129,13 @@ class Page:
         recorded: rows at mini to look up, or a function without arguments that makes them, where
         `grid` is no function.
 
-        of: a function from the rows of the grid to other rows, such as the rows of the searches
+        transform: a function from the rows of the grid to other rows, such as those of the searches
         behind networks.
         """
         if callable(grid):
             rows = self.seeded(plans.rows(grid, self.scope, self.values, self.id), self.scope)
-            grid, recorded = of(rows), of(self.seeded(grid("mini"), "mini"))
+            at_mini = self.seeded(grid("mini"), "mini")
+            grid, recorded = transform(rows), transform(at_mini)
         recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
         made, recorded_frame = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):

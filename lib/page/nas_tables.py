@@ -37,7 +37,7 @@ def rows(
     base, others = models[1].removeprefix("30 % "), ratios and nas.reachable(profile, ratios)
     models = list(dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)]))
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
-    tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
+    tasks, seeds = nas.tasks(profile, tasks, by_profile=nas.TEST), nas.seeds(profile, seeds)
     return [
         Row(nas.model_spec(profile, task, model), kind="score", task=task, model=model, seed=seed)
         for task, model, seed in product(tasks, models, seeds)
@@ -121,7 +121,7 @@ def twins(model: str) -> list[str]:
     """Return a sentence where at mini other models of Tables 6 to 8 have the very runs of one."""
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
-    task, *_ = nas.tasks("mini", (), own=nas.TEST)
+    task, *_ = nas.tasks("mini", (), by_profile=nas.TEST)
     spec = nas.model_spec("mini", task, model)
     others = [m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec]
     text = f"At mini {' and '.join(others)} have the very runs that {model} has here"

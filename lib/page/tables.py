@@ -123,14 +123,14 @@ class Runs:
     def points(
         self,
         columns: Sequence[Column] = (),
-        of: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
+        transform: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
     ) -> pd.DataFrame:
         """Return all scores in points (lib.measure.compare.points), with `source`.
 
-        of: a function of the points of one source, such as lib.measure.compare.average.
+        transform: a function of the points of one source, such as lib.measure.compare.average.
         """
         return pd.concat(
-            of(compare.points(frame, grids.metrics(scale, columns))).assign(
+            transform(compare.points(frame, grids.metrics(scale, columns))).assign(
                 source=source, scale=scale
             )
             for source, frame, scale in self.frames

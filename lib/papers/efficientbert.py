@@ -114,10 +114,10 @@ DEVIATIONS = published.deviations("efficientbert")
 
 def proxy(profile: str) -> str:
     """Return the task on which a search scores candidates."""
-    return grids.tasks(profile, own={profile: (PROXY[profile],)})[0]
+    return grids.tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
 
 
-together = partial(grids.tasks, own=MULTITASK)
+together = partial(grids.tasks, by_profile=MULTITASK)
 
 
 def network(name: str) -> Net:
@@ -395,8 +395,8 @@ TURNS = {
 }
 
 
-tasks = partial(grids.tasks, own=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
-seeds = partial(grids.seeds, own=SEEDS)  # Tables 2 and 5 take the seeds HEADLINES.
+tasks = partial(grids.tasks, by_profile=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
+seeds = partial(grids.seeds, by_profile=SEEDS)  # Tables 2 and 5 take the seeds HEADLINES.
 
 
 def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:

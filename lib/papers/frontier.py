@@ -47,8 +47,8 @@ SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
 LISTED: dict[str, tuple[str, ...]] = S.LISTED
 AXES: dict[str, str] = S.AXES
 
-tasks = partial(grids.tasks, own=TASKS)
-seeds = partial(grids.seeds, own=SEEDS)
+tasks = partial(grids.tasks, by_profile=TASKS)
+seeds = partial(grids.seeds, by_profile=SEEDS)
 
 # ---- SPECS
 

@@ -64,12 +64,12 @@ DEVIATIONS = published.deviations("ghostbert")
 # Names of rows with another training end so.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
-tasks = partial(grids.tasks, own=TASKS)
+tasks = partial(grids.tasks, by_profile=TASKS)
 picked = grids.picked
-seeds = partial(grids.seeds, own=SEEDS)
-sampled = partial(grids.tasks, own=SAMPLED)
-swept = partial(grids.tasks, own=SWEPT)
-swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
+seeds = partial(grids.seeds, by_profile=SEEDS)
+sampled = partial(grids.tasks, by_profile=SAMPLED)
+swept = partial(grids.tasks, by_profile=SWEPT)
+swept_seeds = partial(grids.seeds, by_profile=SWEPT_SEEDS)
 
 
 def five(profile: str, chosen: Sequence[str] = ()) -> tuple[str, ...]:

@@ -302,35 +302,35 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def tasks(
-    profile: str, chosen: Sequence[str] = (), *, own: Mapping[str, Sequence[str]]
+    profile: str, chosen: Sequence[str] = (), *, by_profile: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    """Return the tasks of a page: the chosen ones, or a profile's out of `own`.
+    """Return the tasks of a page: the chosen ones, or a profile's own.
 
-    own: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD, of
-    SentEval. A reader's data are one task, and stand for all. Raises Refused, naming the
-    nearest, for a profile that `own` lacks and for another task.
+    by_profile: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD,
+    of SentEval. A reader's data are one task, and stand for all. Raises Refused, naming the
+    nearest, for a profile that is not among them and for another task.
     """
-    known("profile", profile, own)
+    known("profile", profile, by_profile)
     if title := reader_part(profile, "task"):
         for name in chosen:
             known("task of your own data", name, (title,))
         return (title,)
-    listed = {name for names in own.values() for name in names}
+    listed = {name for names in by_profile.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in chosen:
         known("task of this page", name, [name for kind in kinds for name in kind])
-    return tuple(chosen) or tuple(own[profile])
+    return tuple(chosen) or tuple(by_profile[profile])
 
 
 def seeds(
-    profile: str, chosen: Sequence[int] = (), *, own: Mapping[str, Sequence[int]]
+    profile: str, chosen: Sequence[int] = (), *, by_profile: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
-    """Return the seeds of a page: the chosen ones, or a profile's out of `own`.
+    """Return the seeds of a page: the chosen ones, or a profile's own.
 
-    own: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
+    by_profile: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
     """
-    known("profile", profile, own)
-    return tuple(chosen) or tuple(own[profile])
+    known("profile", profile, by_profile)
+    return tuple(chosen) or tuple(by_profile[profile])
 
 
 def picked(

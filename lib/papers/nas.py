@@ -75,8 +75,8 @@ SMALL_TEACHER = published.deviations("nas", "small_teacher")
 DIGITS = published.deviations("nas", "digits")
 
 
-tasks = partial(grids.tasks, own=TASKS)  # Some tables take RANDOM, PAIR, TRIO or TEST.
-seeds = partial(grids.seeds, own=SEEDS)  # Some tables take HEADLINES or REPEATS.
+tasks = partial(grids.tasks, by_profile=TASKS)  # Some tables take RANDOM, PAIR, TRIO or TEST.
+seeds = partial(grids.seeds, by_profile=SEEDS)  # Some tables take HEADLINES or REPEATS.
 
 
 def gates(ratio: float = 0.3, **changes: Any) -> Gates:
@@ -235,17 +235,19 @@ def pruned(
     model: str = MAIN,
     objective: Objective = LOGITS,
     augmented: bool = False,
-    kept: bool = False,
+    keep_weights: bool = False,
     **changes: Any,
 ) -> Spec:
     """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut and retrain.
 
-    The fine-tuned model is the teacher. kept: whether retraining starts from the searched weights
-    (7.8). changes: arguments of `searched`.
+    The fine-tuned model is the teacher. keep_weights: whether retraining starts from the searched
+    weights (7.8). changes: arguments of `searched`.
     """
     fine_tuned = whole_model(profile, task, model)
     search = searched(profile, task, fine_tuned, objective=objective, **changes)
-    return stages(profile, task, search if kept else fine_tuned, fine_tuned, search, augmented)
+    return stages(
+        profile, task, search if keep_weights else fine_tuned, fine_tuned, search, augmented
+    )
 
 
 def random(
