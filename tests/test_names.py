@@ -16,7 +16,7 @@ DEFS = ast.FunctionDef | ast.ClassDef
 
 
 def names(text):
-    """Yield the names that a program gives: functions, arguments, variables, attributes, aliases."""
+    """Yield the names that a program gives, of arguments and of imports too."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, DEFS):
             yield node.name
