@@ -724,6 +724,13 @@ def test_most_scores_that_are_ranked_differ():
     tied = only(text, rows([0.7] * 4 + list(np.linspace(0.8, 0.9, 8))))
     assert (tied.word, tied.reason) == (NOT_MEASURED, "only 9 of 12 scores differ")
     assert only(text, rows([0.7] * 3 + list(np.linspace(0.8, 0.9, 9)))).word == AGREES
+    # A part of the candidates would have another rank correlation.
+    half = rows(np.linspace(0.7, 0.9, 24))
+    late = (half["kind"] == "student") & (half["model"].astype(int) >= 12)
+    half.loc[late, "run"], half.loc[late, "state"] = None, "missing"
+    part = only(text, half)
+    assert (part.word, part.estimate) == (NOT_MEASURED, None)
+    assert part.reason == "36 of 48 runs are there, and ranks are of all"
 
 
 # ---- MEASURES

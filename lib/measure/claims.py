@@ -429,7 +429,7 @@ def untestable(
     """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they can.
 
     At least half of a model's runs learned nothing, two models give the same answers on all rows,
-    or too few of the ranked scores differ.
+    or not all that is ranked has run, or too few of the ranked scores differ.
     """
     for (label, _), part in parts_of(cell, rows):
         if label not in setting.may_fail:
@@ -439,6 +439,9 @@ def untestable(
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
             return f"both models give the same answers on all {len(group[0].labels):,} rows"
     if cell.measure == "rank correlation":
+        made = [row["run"] is not None or row["state"] == "failed" for row in rows]
+        if 0 < sum(made) < len(made):
+            return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
         both = ranked(frames_of(cell, rows), setting.metric_of)
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
