@@ -334,7 +334,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def changed_tables() -> list[str]:
-    """Return one line for each printed table that is not as committed."""
+    """Return one line for each printed table that is not as committed; none without a list."""
+    if not (paths.records_root() / committed.FILES).exists():
+        return []
     return [line for line in committed.changed() if line.startswith("data/published/")]
 
 

@@ -173,7 +173,7 @@ class Here:
         done, self.ended = self.ended, set()
         return done
 
-    def each(self, function, jobs):
+    def as_completed(self, function, jobs):
         return ((job, self.submit(function, *job)) for job in jobs)
 
     def close(self):
