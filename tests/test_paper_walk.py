@@ -32,7 +32,7 @@ from test_glue import hub
 from test_squad import hub as squad_hub
 
 from lib import __main__ as command
-from lib.cluster import executors
+from lib.cluster import backends, executors
 from lib.core import paths
 from lib.core.options import Span, Train
 from lib.data import digits, grammar, read, toy
@@ -217,7 +217,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(paths, "models_root", lambda: stand_ins / "models")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     forget()
-    monkeypatch.setattr(executors, "Local", Here)
+    for module in (executors, backends):
+        monkeypatch.setattr(module, "Local", Here)
     monkeypatch.setattr(sheet, "execute", perform)
     monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
