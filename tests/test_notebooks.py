@@ -101,6 +101,13 @@ def test_thin():
                 ), path.stem
 
 
+def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
+    """`Runs` knows these; 92 compares models of a reader, which no claim names."""
+    for path in NOTEBOOKS:
+        text = path.read_text()
+        assert path.stem == "92_your_task" or "compare.difference(" not in text, path.stem
+
+
 def test_deviations_are_chosen_by_the_page():
     for path in NOTEBOOKS:
         assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], (
