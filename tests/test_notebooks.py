@@ -133,10 +133,11 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         assert ("<li>few rows" in shown[-1]) == ("mini" in told)
 
 
-def test_parameters_are_typed_and_told():
+def test_parameters_are_typed_and_have_a_remark_each():
     for path in NOTEBOOKS:
+        source = notebook.cells(path)["parameters"]
         for name, parameter in notebook.parameters(path).items():
-            assert parameter.about, (path.stem, name)
+            assert re.search(rf"(?m)^{name}: .*  # \w", source), (path.stem, name)
             listed = isinstance(parameter.default, list)
             for each in parameter.default if listed else [parameter.default]:
                 assert isinstance(each, parameter.type), (path.stem, name)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
@@ -29,19 +29,21 @@ ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdic
 # is shown.
 BATCH = "WORKBOOK_BATCH"
 
-# A remark on a number may end with its range.
-RANGE = re.compile(r"(\d+) to (\d+)$")
-# A number without a range is at most the first one, and a seed at most the second one.
+# A number whose annotation has no range is at most the first one, and a seed the second one.
 MOST = (100_000, 2**31 - 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A Parameter of a notebook has a type (a list has that of its items), a default, a remark."""
+    """A Parameter of a notebook is one annotated value, or a list of such values.
+
+    type: that of the value, or of the list's items. range: (least, most) as the annotation has
+    them, such as `Annotated[float, 0, 1]`; empty where it has none.
+    """
 
     type: type
     default: Any
-    about: str
+    range: tuple[float, ...] = ()
 
 
 def find(patterns: Sequence[str] = ()) -> list[Path]:
@@ -85,7 +87,7 @@ def title(path: Path) -> str:
 
 
 def parameters(path: Path) -> dict[str, Parameter]:
-    """Return {name: Parameter} of the `parameters` cell: annotated values, one comment each.
+    """Return {name: Parameter} of the annotated values in the `parameters` cell.
 
     Raises Refused where there is no such cell.
     """
@@ -97,11 +99,12 @@ def parameters(path: Path) -> dict[str, Parameter]:
     except Exception as error:
         why = f"{paths.shown(path)}, its cell tagged 'parameters': {one_line(error)}"
         raise Refused(f"{why}; fix: {FIX}") from None
-    about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
-    return {
-        name: Parameter(*[*(get_args(kind) or (kind,)), values[name], about.get(name, "")])
-        for name, kind in values.get("__annotations__", {}).items()
-    }
+    declared = {}
+    for name, annotation in values.get("__annotations__", {}).items():
+        kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
+        value_type = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        declared[name] = Parameter(value_type, values[name], getattr(kind, "__metadata__", ()))
+    return declared
 
 
 def check(path: Path, values: Json) -> Json:
@@ -128,8 +131,7 @@ def absurd(name: str, value: Any, declared: Parameter) -> str:
     if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
     least = int(kind is int and not listed and declared.default > 0)
-    match = RANGE.search(declared.about)
-    least, most = map(int, match.groups()) if match else (least, MOST[name.startswith("seed")])
+    least, most = declared.range or (least, MOST[name.startswith("seed")])
     for place, item in enumerate(items := value if listed else [value]):
         if type(item) is not kind and not (kind is float and type(item) is int):
             return f"{item!r} is {type(item).__name__}; it must be {kind.__name__}"
