@@ -1,9 +1,9 @@
 """This package has the models, trainers and measurements of the workbook.
 
-`python -m lib --help` lists the commands. The functions here serve a loop of your own, without Spec
-or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`. `lab` makes what method
-notebooks train on. Each function imports what it needs when it is called.
-"""
+`python -m lib --help` lists the commands. The functions here serve a loop of your own,
+without Spec or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`.
+`lab` makes what method notebooks train on. Each function imports what it needs when it
+is called."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def _stands_in() -> str:
-    """Return the folder of the checkout that this process stands in, or "" where it is in none.
+    """Return the folder of the checkout that this process stands in, or "" where it is
+    in none.
 
-    An environment may be that of another checkout: commands, notebooks, and workers of this one use
-    the code beside them, not that which the environment was made with.
-    """
+    An environment may be that of another checkout: commands, notebooks, and workers of
+    this one use the code beside them, not that which the environment was made with."""
     try:
         place = _os.getcwd()
     except OSError:  # It was deleted.
@@ -64,7 +64,8 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
 
 
 def rows(place: str) -> tuple[Task, dict[str, Split]]:
-    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
+    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see
+    lib.data.own."""
     from lib.data import own
 
     task = own.task(place)
@@ -82,7 +83,9 @@ def dataset(splits: Mapping[str, Split]) -> DatasetDict:
         name: {"a": split.a} | ({"b": split.b} if split.b else {}) | {"label": split.y}
         for name, split in splits.items()
     }
-    return datasets.DatasetDict((k, datasets.Dataset.from_dict(v)) for k, v in columns.items())
+    return datasets.DatasetDict(
+        (k, datasets.Dataset.from_dict(v)) for k, v in columns.items()
+    )
 
 
 def network(
@@ -108,9 +111,8 @@ def fit(
 ) -> Json:
     """Train a model in place on the labels of `rows`.
 
-    Returns the metrics of its development rows, with the training's own such as "steps". Raises
-    FloatingPointError where the loss is not finite.
-    """
+    Returns the metrics of its development rows, with the training's own such as
+    "steps". Raises FloatingPointError where the loss is not finite."""
     from lib.train.learn import Lab
 
     lab = Lab(tokenizer, task, rows, train, seed, threads)
@@ -120,8 +122,8 @@ def fit(
 def lab(count: int = 2000, seed: int = 0) -> tuple[Lab, PreTrainedModel]:
     """Return (Lab, encoder) of the method notebooks.
 
-    The task is whether a generated sentence is in order, or two of its words have changed places.
-    The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
+    The task is whether a generated sentence is in order, or two of its words have
+    changed places. The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
 
     count: how many rows to train on; 2,000 others are judged.
     """
@@ -138,10 +140,16 @@ def lab(count: int = 2000, seed: int = 0) -> tuple[Lab, PreTrainedModel]:
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
     train = options.Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
-    shape: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
+    shape: dict[str, Any] = {
+        "num_hidden_layers": 2,
+        "hidden_size": 96,
+        "intermediate_size": 384,
+    }
     shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
     transformers.set_seed(seed)
-    encoder = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
+    encoder = transformers.BertForSequenceClassification(
+        transformers.BertConfig(**shape)
+    )
     splits = data.load(data.describe("toy", task.name, count))
     return learn.Lab(tokenizer, task, splits, train, seed), encoder
 
@@ -155,7 +163,8 @@ def rank(
     batch: int = 32,
     threads: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """Return how much the loss on a Split needs each head [L, A] and each neuron [L, F].
+    """Return how much the loss on a Split needs each head [L, A] and each neuron [L,
+    F].
 
     These are first-order Taylor scores (GhostBERT, section 2.3).
     """
@@ -179,9 +188,12 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
 
 
 def save(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | Path | None
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: str | Path | None,
 ) -> None:
-    """Write a model with its surgery, so that `lib.model.backbone.load` gives it back."""
+    """Write a model with its surgery, so that `lib.model.backbone.load` gives it
+    back."""
     from lib.model import backbone
 
     backbone.save(model, tokenizer, folder)

@@ -1,8 +1,7 @@
 """This module is the command line: `python -m lib run ghostbert --profile toy`.
 
-Each command is one function, and its docstring is its help. It imports what it needs, so that a
-command starts fast.
-"""
+Each command is one function, and its docstring is its help. It imports what it needs,
+so that a command starts fast."""
 
 from __future__ import annotations
 
@@ -34,7 +33,8 @@ COMMANDS: dict[str, tuple[Callable[..., Any], tuple[Argument, ...]]] = {}
 
 
 def command(*arguments: Argument) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a command; arguments: (flags, keywords) of argparse, as `option`."""
+    """Register a function as a command; arguments: (flags, keywords) of argparse, as
+    `option`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[function.__name__] = (function, arguments)
@@ -56,31 +56,49 @@ def positive(text: str) -> int:
 
 def listed(text: str) -> list[int | str]:
     """Return the words and whole numbers of a list such as "1,2", for argparse."""
-    return [int(word) if word.isdigit() else word for word in map(str.strip, text.split(","))]
+    return [
+        int(word) if word.isdigit() else word
+        for word in map(str.strip, text.split(","))
+    ]
 
 
-PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
+PATTERN = option(
+    "pattern", nargs="*", help="part of a notebook's name; all without one"
+)
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
-MODEL = option("--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder")
-LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them, such as 92_your_task.
+MODEL = option(
+    "--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder"
+)
+LISTS = (
+    "methods",
+    "budgets",
+    "seeds",
+)  # Some notebooks take them, such as 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL)
 PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
-WORKERS = option("--workers", "-w", type=positive, help="runs at once; else as many as fit")
+WORKERS = option(
+    "--workers", "-w", type=positive, help="runs at once; else as many as fit"
+)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
-RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
+RUN = option(
+    "run", help="a run: step-identity/seed, or enough of it to be the only one"
+)
 
 
 def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Return (the profile of a command, the values of the notebooks' parameters that it names).
+    """Return (the profile of a command, the values of the notebooks' parameters that it
+    names).
 
     The profile has the reader's own data and model, where the command names some.
     """
     from lib.papers import grids
 
-    scope = grids.reader_profile(grids.profile_of(args.profile).name, args.data, args.model)
+    scope = grids.reader_profile(
+        grids.profile_of(args.profile).name, args.data, args.model
+    )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.values(scope) | lists
 
@@ -88,12 +106,12 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 def read(
     args: argparse.Namespace,
 ) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
-    """Return the notebooks of a command: ({path: {variable: rows}}, {path: error}, store).
+    """Return the notebooks of a command: ({path: {variable: rows}}, {path: error},
+    store).
 
-    The second dict has the notebooks whose Specs cannot be made, because data are not at hand, or
-    because a parameter, the data or the model does not suit. Notebooks that lack a parameter which
-    the command names are left out.
-    """
+    The second dict has the notebooks whose Specs cannot be made, because data are not
+    at hand, or because a parameter, the data or the model does not suit. Notebooks that
+    lack a parameter which the command names are left out."""
     from lib.core.store import Store
     from lib.page import notebook
     from lib.papers import planned
@@ -112,20 +130,27 @@ def read(
     for path in (path for path in notebook_paths if path.stem not in without):
         try:
             if lacking := values.keys() - notebook.parameters(path).keys():
-                print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
+                print(
+                    f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}"
+                )
                 continue
             grids[path] = notebook.planned(path, values, looked_up=False)
         except Refused as error:
             absent[path] = error
-            print(f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}")
+            print(
+                f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}"
+            )
     return grids, absent, Store()
 
 
 def report_lost(lost: Mapping[Spec, str]) -> None:
-    """Print a line for each reason why runs are lost, once for all that wait for one input."""
+    """Print a line for each reason why runs are lost, once for all that wait for one
+    input."""
     reasons = {}
     for spec, why in lost.items():
-        reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(spec.name)
+        reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
+            spec.name
+        )
     for why, names in reasons.items():
         others = f" and {len(names) - 1} other runs" * (len(names) > 1)
         print(f"  not made {names[0]}{others}: {why}")
@@ -147,7 +172,9 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
             todo = sweep.expected(store.missing(specs), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
-                lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
+                lost = sweep.make(
+                    specs, store, args.workers, done=book.done, backend=args.backend
+                )
             report_lost(lost)
         failed = book.finish()
     print(*book.answers(), f"{book}  ({time.monotonic() - began:.0f} s)", sep="\n")
@@ -162,7 +189,8 @@ def report(args: argparse.Namespace) -> bool:
 
 @command(*PAGES, WORKERS)
 def plan(args: argparse.Namespace) -> bool:
-    """Print what a run of these notebooks would take, all work in hand, and what did not finish."""
+    """Print what a run of these notebooks would take, all work in hand, and what did
+    not finish."""
     from lib import data
     from lib.cluster import sweep
     from lib.page import notebook
@@ -180,7 +208,9 @@ def plan(args: argparse.Namespace) -> bool:
             missing = store.missing(specs)
             every |= missing
             about = f", {clock.about(missing)} of a core" * (not steps)
-            print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing{about}")
+            print(
+                f"{path.stem}: {len(specs)} results, {len(missing)} runs missing{about}"
+            )
     about = f"{clock.about(every, workers)} on {workers} workers"
     if steps:  # The clock knows runs of other encoders, so the plan tells the time.
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
@@ -189,7 +219,9 @@ def plan(args: argparse.Namespace) -> bool:
     for part in store.parts():
         s = store.unfinished(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
-        print(f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}")
+        print(
+            f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
+        )
     if absent and every:
         fix = "`python -m lib fetch NAME` brings each, or data/README.md says how"
         print(f"not at hand: {', '.join(sorted(absent))}; {fix}")
@@ -204,7 +236,9 @@ def show(args: argparse.Namespace) -> None:
 
     run = opened.find_run(args.run)
     scores = card.measured(run, opened.task_of(run)).items()
-    print(f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
+    print(
+        f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
+    )
     print(*card.steps(from_json(run.spec)), sep="\n")
     for name in ("status", "metrics"):
         print(f"{name} {json.dumps(getattr(run, name))}")
@@ -216,10 +250,15 @@ def show(args: argparse.Namespace) -> None:
     RUN,
     option("--onnx", action="store_true", help="also as ONNX"),
     option("--to", help="a new folder (default: below data/export)"),
-    option("--keep", action="store_true", help="make the run again where it kept no weights"),
+    option(
+        "--keep",
+        action="store_true",
+        help="make the run again where it kept no weights",
+    ),
 )
 def export(args: argparse.Namespace) -> None:
-    """Write a run's model as a folder that transformers opens, checked, with a model card."""
+    """Write a run's model as a folder that transformers opens, checked, with a model
+    card."""
     from lib.export import card, export, opened
 
     run = opened.weights(opened.find_run(args.run), args.keep)
@@ -230,18 +269,27 @@ def export(args: argparse.Namespace) -> None:
     card.card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
-    print(f"{paths.shown(folder)}: transformers.{exported['auto']}.from_pretrained opens it")
+    print(
+        f"{paths.shown(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
+    )
 
 
 @command(
     WORKERS,
     BACKEND,
     option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
-    option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
-    option("--profile", "-p", default="mini", help="mini, or base in the order of its plan"),
+    option(
+        "--list",
+        action="store_true",
+        help="the board alone: what is done and left, verdicts",
+    ),
+    option(
+        "--profile", "-p", default="mini", help="mini, or base in the order of its plan"
+    ),
 )
 def evidence(args: argparse.Namespace) -> int:
-    """Make and record the missing runs of the central claims at mini, seed by planned seed."""
+    """Make and record the missing runs of the central claims at mini, seed by planned
+    seed."""
     from lib.core.store import Store
     from lib.page import evidence as queue
 
@@ -251,7 +299,9 @@ def evidence(args: argparse.Namespace) -> int:
         if of_mini:
             board = queue.listed(queue.chosen(args.claims), store)
         else:
-            board = queue.listed_lines(queue.lines(profile, args.claims), store, profile)
+            board = queue.listed_lines(
+                queue.lines(profile, args.claims), store, profile
+            )
         print(*board, sep="\n")
         return 0
     claims = queue.chosen(args.claims) if of_mini else queue.lines(profile, args.claims)
@@ -261,22 +311,28 @@ def evidence(args: argparse.Namespace) -> int:
     return bool(lost)
 
 
-@command(option("--write", action="store_true", help="write the files of what is there"))
+@command(
+    option("--write", action="store_true", help="write the files of what is there")
+)
 def verify(args: argparse.Namespace) -> bool:
-    """Compute records, runs of all grids and verdicts again, and hold them to committed files."""
+    """Compute records, runs of all grids and verdicts again, and hold them to committed
+    files."""
     from lib.core.store import Store
     from lib.page import verify as evidence
 
     store = Store()
     lines = evidence.wrong(store, renew=args.write)
-    sound = f"{len(store.recorded())} records, the runs of all grids and the verdicts agree"
+    sound = (
+        f"{len(store.recorded())} records, the runs of all grids and the verdicts agree"
+    )
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
 
 @command(option("name"))
 def fetch(args: argparse.Namespace) -> None:
-    """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/."""
+    """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1)
+    to data/."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -288,7 +344,8 @@ def fetch(args: argparse.Namespace) -> None:
 
 @command()
 def tidy(args: argparse.Namespace) -> None:
-    """Strip the notebooks and note their digests. Standard pages are made of them from then on."""
+    """Strip the notebooks and note their digests. Standard pages are made of them from
+    then on."""
     from lib.page import notebook
 
     for path in notebook.tidy():
@@ -300,18 +357,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
-        sub = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
+        sub = commands.add_parser(
+            name, help=function.__doc__, description=function.__doc__
+        )
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
+        print(
+            "error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale",
+            file=sys.stderr,
+        )
         return 2
     if not paths.NOTEBOOKS.is_dir():
         fix = "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
         print(f"error: no checkout has {paths.NOTEBOOKS}; {fix}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # A kill ends as Ctrl-C does.
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # A kill ends as Ctrl-C does.
     stack = ExitStack()
     try:
         housed(stack)
@@ -319,14 +383,28 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
             sys.modules["lib.cluster.executors"].end_server()
-        print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
+        print(
+            "stopped; the same command goes on from the last checkpoints",
+            file=sys.stderr,
+        )
         return 130
-    except (Refused, OSError) as error:  # The system refuses a place or a full disk by OSError.
-        fix = "" if "fix: " in str(error) else paths.movable(getattr(error, "filename", None))
+    except (
+        Refused,
+        OSError,
+    ) as error:  # The system refuses a place or a full disk by OSError.
+        fix = (
+            ""
+            if "fix: " in str(error)
+            else paths.movable(getattr(error, "filename", None))
+        )
         print(f"error: {error}{fix}", *changed_tables(), sep="\n", file=sys.stderr)
         return 2
-    except Exception as error:  # It is a fault of this code, or of a table that was changed.
-        for line in changed_tables() + committed.edited("lib/**/*.toml", "data/**/*.toml"):
+    except (
+        Exception
+    ) as error:  # It is a fault of this code, or of a table that was changed.
+        for line in changed_tables() + committed.edited(
+            "lib/**/*.toml", "data/**/*.toml"
+        ):
             error.add_note(line)
         raise
     finally:
@@ -334,19 +412,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def changed_tables() -> list[str]:
-    """Return one line for each printed table that is not as committed; none without a list."""
+    """Return one line for each printed table that is not as committed; none without a
+    list."""
     if not (paths.records_root() / committed.FILES).exists():
         return []
     return [line for line in committed.changed() if line.startswith("data/published/")]
 
 
 def housed(stack: ExitStack) -> None:
-    """Give a command a home and a name of its user where it has none, until `stack` is closed.
+    """Give a command a home and a name of its user where it has none, until `stack` is
+    closed.
 
     A user id of a container may have no entry; the packages of pages ask for both.
     """
     if paths.home() is None:
-        os.environ["HOME"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="home-"))
+        os.environ["HOME"] = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="home-")
+        )
     try:
         getpass.getuser()
     except (KeyError, OSError):

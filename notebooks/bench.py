@@ -1,12 +1,12 @@
-"""What the page `bench_t01_training` shows, measured: `make bench` writes figures/bench/*.csv.
+"""What the page `bench_t01_training` shows, measured: `make bench` writes
+figures/bench/*.csv.
 
-Our training loop stands against transformers.Trainer on the same rows, epochs, seeds and machine,
-each training in a process of its own. Its opponents are Trainer with the habits of run_glue
-(padding to 128 tokens, float32), Trainer tuned (dynamic padding, batches by length, bfloat16 where
-ours uses it), and Trainer tuned with our setting of the memory allocator. Repeats are interleaved,
-and CPU time stands beside wall time. Each part yields the lines of its table, one for each
-measurement.
-"""
+Our training loop stands against transformers.Trainer on the same rows, epochs, seeds
+and machine, each training in a process of its own. Its opponents are Trainer with the
+habits of run_glue (padding to 128 tokens, float32), Trainer tuned (dynamic padding,
+batches by length, bfloat16 where ours uses it), and Trainer tuned with our setting of
+the memory allocator. Repeats are interleaved, and CPU time stands beside wall time.
+Each part yields the lines of its table, one for each measurement."""
 
 import platform
 import sys
@@ -42,7 +42,15 @@ from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
-TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
+TRAIN = Train(
+    epochs=1,
+    batch=32,
+    lr=1e-4,
+    max_length=128,
+    clip=1.0,
+    dropout=0.1,
+    byte_dropout=True,
+)
 LEAN, FULL = (Numerics(dtype, 1, grids.DEVICE) for dtype in ("bfloat16", "float32"))
 HABITS, TUNED = "Trainer, run_glue habits", "Trainer, tuned"
 LABELS = Targets("hard")
@@ -57,7 +65,8 @@ def timed(function, *args, **more):
 
 @contextmanager
 def scratch(*specs):
-    """A store for the runs of one part, deleted at its end; these Specs are made first."""
+    """A store for the runs of one part, deleted at its end; these Specs are made
+    first."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "runs", Path(folder) / "records")
         for spec in specs:
@@ -67,19 +76,32 @@ def scratch(*specs):
 
 def starting(rows):
     """(arguments that runs on so many rows of CoLA share, checkpoint, teacher)."""
-    start = Spec("checkpoint", {"name": MODEL, "digest": data.checkpoint_digest(MODEL)}, seed=0)
-    common = {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
-    return common, start, Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
+    start = Spec(
+        "checkpoint", {"name": MODEL, "digest": data.checkpoint_digest(MODEL)}, seed=0
+    )
+    common = {
+        "data": data.describe("glue", "CoLA", rows, 64),
+        "train": TRAIN,
+        "numerics": LEAN,
+    }
+    return (
+        common,
+        start,
+        Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0),
+    )
 
 
 # ---- THE LOOP AGAINST TRAINER
 
 
 def peak(dtype, seconds=0.5):
-    """Return the best rate of a square matrix product in FLOP/s, of sizes 512 to 4096, here."""
+    """Return the best rate of a square matrix product in FLOP/s, of sizes 512 to 4096,
+    here."""
     best = 0.0
     for size in (512, 1024, 2048, 4096):
-        a, b = (torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2))
+        a, b = (
+            torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2)
+        )
         end = time.perf_counter() + seconds
         while (began := time.perf_counter()) < end:
             _ = (a @ b)[0, 0].item()
@@ -90,14 +112,24 @@ def peak(dtype, seconds=0.5):
 def tasks(rows):
     """{name: (Task, training rows, development rows)} of a short and a long task.
 
-    They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at 128.
-    """
+    They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at
+    128."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(data.locate(MODEL))
     short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
-    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[: rows // 4]
+    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[
+        : rows // 4
+    ]
     return {
-        "CoLA": (data.task("glue", "CoLA"), short["train"].take(np.arange(rows)), short["dev"]),
-        "RTE, 96 to 128 tokens": (data.task("glue", "RTE"), rte["train"].take(long), rte["dev"]),
+        "CoLA": (
+            data.task("glue", "CoLA"),
+            short["train"].take(np.arange(rows)),
+            short["dev"],
+        ),
+        "RTE, 96 to 128 tokens": (
+            data.task("glue", "RTE"),
+            rte["train"].take(long),
+            rte["dev"],
+        ),
     }
 
 
@@ -122,7 +154,10 @@ def trainer(model, tokenizer, split, seed, tuned):
         {k: v[i] for k, v in encoded.items()} | {"labels": int(split.y[i])}
         for i in range(len(split))
     ]
-    lean = {"train_sampling_strategy": "group_by_length", "bf16": LEAN.dtype == "bfloat16"}
+    lean = {
+        "train_sampling_strategy": "group_by_length",
+        "bf16": LEAN.dtype == "bfloat16",
+    }
     silent = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no"}
     arguments = transformers.TrainingArguments(
         tempfile.mkdtemp(),
@@ -136,11 +171,14 @@ def trainer(model, tokenizer, split, seed, tuned):
         **silent | (lean if tuned else {}),
     )
     pad = transformers.DataCollatorWithPadding(tokenizer)
-    return transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad).train
+    return transformers.Trainer(
+        model, arguments, train_dataset=rows, data_collator=pad
+    ).train
 
 
 def with_our_memory(*job):
-    """f() that trains a model with the tuned Trainer and our setting of the memory allocator."""
+    """f() that trains a model with the tuned Trainer and our setting of the memory
+    allocator."""
     lean.keep_memory()
     return trainer(*job, tuned=True)
 
@@ -163,9 +201,8 @@ def prepared(task, split, seed, contender="ours"):
 def trained(name, repeat, contender, rows):
     """The line of one training: speed, time, share of the peak, score.
 
-    The share is of this process's best square matrix product. The slow habits get an eighth of the
-    rows.
-    """
+    The share is of this process's best square matrix product. The slow habits get an
+    eighth of the rows."""
     loop.options(asdict(LEAN))
     (task, split, dev), numerics = tasks(rows)[name], LEAN
     if contender == HABITS:
@@ -187,20 +224,28 @@ def trained(name, repeat, contender, rows):
 
 
 def training(repeats=5, rows=1024):
-    """One line for each task, repeat and contender (`trained`), each made by a new process."""
-    new = {"max_workers": 1, "mp_context": get_context("spawn"), "max_tasks_per_child": 1}
+    """One line for each task, repeat and contender (`trained`), each made by a new
+    process."""
+    new = {
+        "max_workers": 1,
+        "mp_context": get_context("spawn"),
+        "max_tasks_per_child": 1,
+    }
     with ProcessPoolExecutor(**new) as process:
         for job in product(tasks(rows), range(repeats), CONTENDERS):
             yield process.submit(trained, *job, rows).result()
 
 
 def profile(rows=256, most=10):
-    """One line for each task and operation: its share of our loop's own CPU time, the largest."""
+    """One line for each task and operation: its share of our loop's own CPU time, the
+    largest."""
     for name, (task, split, _) in tasks(rows).items():
         _, _, fit = prepared(task, split, 0)
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as recorded:
             fit()
-        events = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
+        events = sorted(
+            recorded.key_averages(), key=lambda event: -event.self_cpu_time_total
+        )
         total = sum(event.self_cpu_time_total for event in events)
         for event in events[:most]:
             share = round(event.self_cpu_time_total / total, 3)
@@ -226,13 +271,16 @@ def distilling(repeats=REPEATS, rows=512):
         for repeat, heads, name in product(range(repeats), (12, 3), places):
             args = common | {"surgery": [{"op": "cut", "heads": heads}]}
             inputs = {"teacher": teacher, "importance": ranks} | places[name]
-            speed = execute(Spec("distil", args, inputs).with_seed(repeat), store).metrics
+            speed = execute(
+                Spec("distil", args, inputs).with_seed(repeat), store
+            ).metrics
             line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
             yield line | {"examples_per_second": speed["examples_per_second"]}
 
 
 def augmenting(repeats=REPEATS, rows=100, count=15):
-    """One line for each model and repeat: CPU seconds to find candidates for every eligible word.
+    """One line for each model and repeat: CPU seconds to find candidates for every
+    eligible word.
 
     Sentences are in one batch, or taken one at a time.
     """
@@ -243,13 +291,18 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         size = {"hidden_size": 192, "num_hidden_layers": 2, "intermediate_size": 768}
         made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
         made.save_pretrained(masked)
-        transformers.AutoTokenizer.from_pretrained(data.locate(MODEL)).save_pretrained(masked)
+        transformers.AutoTokenizer.from_pretrained(data.locate(MODEL)).save_pretrained(
+            masked
+        )
         places = {f"neighbours, {MODEL}": data.locate(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
         sources = {name: augment.Source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
             line = {"model": name, "repeat": repeat, "sentences": len(texts)}
-            for way, batches in (("batched", [texts]), ("single", [[text] for text in texts])):
+            for way, batches in (
+                ("batched", [texts]),
+                ("single", [[text] for text in texts]),
+            ):
                 job = (sources[name], count, FULL, {})
                 cpu = [timed(augment.candidates, batch, *job)[1] for batch in batches]
                 line[f"{way}_seconds"] = sum(cpu)
@@ -260,13 +313,13 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
 
 
 def searching(repeats=REPEATS, rows=1024, documents=2000):
-    """One line for each repeat: a candidate with a supernet's weights, and one from scratch.
+    """One line for each repeat: a candidate with a supernet's weights, and one from
+    scratch.
 
-    The candidate has the base shape at mini size, and trains on CoLA. A line has the share of its
-    steps after which the first has the smoothed loss that the second ends on, and how many
-    candidates a minute that makes. The supernet reads so many documents of Wikipedia and books
-    once; these must be at hand.
-    """
+    The candidate has the base shape at mini size, and trains on CoLA. A line has the
+    share of its steps after which the first has the smoothed loss that the second ends
+    on, and how many candidates a minute that makes. The supernet reads so many
+    documents of Wikipedia and books once; these must be at hand."""
     common, start, teacher = starting(rows)
     text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
     text |= {"net": efficientbert.scaled("Supernet", "mini").to_json()}
@@ -280,35 +333,48 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
         for repeat in range(repeats):
             runs = {
                 name: execute(
-                    Spec("warmup", args, {"teacher": teacher} | more).with_seed(repeat), store
+                    Spec("warmup", args, {"teacher": teacher} | more).with_seed(repeat),
+                    store,
                 )
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
             curves = (run.arrays("curve") for run in runs.values())
             share = measures.share_of_steps(*curves)
             steps = runs["scratch"].metrics["steps"]
-            line = {"repeat": repeat, "rows": rows, "documents": documents, "steps": steps}
+            line = {
+                "repeat": repeat,
+                "rows": rows,
+                "documents": documents,
+                "steps": steps,
+            }
             line |= {"share_of_steps": share}
             line |= {"supernet_seconds": store.find(supernet).status["seconds"]}
             for name, part in (("inherits", share), ("scratch", 1.0)):
                 measured = runs[name].metrics
-                seconds = measured["steps"] * brief.batch / measured["examples_per_second"]
+                seconds = (
+                    measured["steps"] * brief.batch / measured["examples_per_second"]
+                )
                 line[f"{name}_per_minute"] = 60 / (part * seconds)
-            yield line | {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
+            yield line | {
+                f"{name}_score": run.metrics["matthews"] for name, run in runs.items()
+            }
 
 
 # ---- PRUNING
 
 
 class Watched(Scratch):
-    """A run of a Spec that notes (wall, CPU) seconds after each step, and ends after `most`."""
+    """A run of a Spec that notes (wall, CPU) seconds after each step, and ends after
+    `most`."""
 
     class Over(Exception):
         pass
 
     def __init__(self, folder, spec, store, most):
         super().__init__(folder, spec.seed)
-        self.inputs = {name: store.find(parent) for name, parent in spec.parents.items()}
+        self.inputs = {
+            name: store.find(parent) for name, parent in spec.parents.items()
+        }
         self.most, self.marks = most, []
 
     def progress(self, *_, **__):
@@ -318,7 +384,8 @@ class Watched(Scratch):
 
 
 def step_seconds(spec, store, most):
-    """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
+    """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no
+    more run."""
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
         draft = Watched(folder, spec, store, most)
         function(spec.step)(draft, **spec.args)
@@ -326,11 +393,11 @@ def step_seconds(spec, store, most):
 
 
 def pruners(common, start):
-    """{method: Spec} whose steps do the same work from the first on; plain fine-tuning is first.
+    """{method: Spec} whose steps do the same work from the first on; plain fine-tuning
+    is first.
 
-    Masks are at their final threshold, the embeddings are as they are, and searches have as many
-    steps before their target as at mini.
-    """
+    Masks are at their final threshold, the embeddings are as they are, and searches
+    have as many steps before their target as at mini."""
     labels, starts = common | {"targets": LABELS}, {"start": start}
     made = {"plain fine-tuning": Spec("finetune", labels, starts)}
     for method in bermo.METHODS:
@@ -342,52 +409,82 @@ def pruners(common, start):
     made["layer mix"] = Spec("fineprune", labels | {"mix": bermo.MIX["mini"]}, starts)
     short = replace(TRAIN, max_length=16)  # any teacher will do
     teacher = Spec("finetune", labels | {"train": short}, starts, seed=0)
-    for objective, more in (("cross_entropy", {}), ("prediction", {"teacher": teacher})):
+    for objective, more in (
+        ("cross_entropy", {}),
+        ("prediction", {"teacher": teacher}),
+    ):
         args = common | {"gates": nas.gates(), "objective": Objective(objective)}
-        made[f"search: {objective}"] = Spec("nas_search", args, {"start": teacher} | more)
+        made[f"search: {objective}"] = Spec(
+            "nas_search", args, {"start": teacher} | more
+        )
     return made
 
 
 def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
-    """One line for each task, method and repeat: median seconds of a training step, and ratios.
+    """One line for each task, method and repeat: median seconds of a training step, and
+    ratios.
 
-    The ratios are to the step of plain fine-tuning on the same batch. The methods are BERMo's masks
-    and mix, and the differentiable search with labels and with a teacher, whose logits are made
-    before its first step. sizes: (task, tokens to which batches are padded, steps that count).
-    """
+    The ratios are to the step of plain fine-tuning on the same batch. The methods are
+    BERMo's masks and mix, and the differentiable search with labels and with a teacher,
+    whose logits are made before its first step. sizes: (task, tokens to which batches
+    are padded, steps that count)."""
     for task, tokens, most in sizes:
         common, start, _ = starting(64)
         train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
-        made = pruners(common | {"data": data.describe("glue", task, 64), "train": train}, start)
+        made = pruners(
+            common | {"data": data.describe("glue", task, 64), "train": train}, start
+        )
         with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
             for repeat in range(repeats):
                 seconds_of = {
-                    n: step_seconds(s.with_seed(repeat), store, most) for n, s in made.items()
+                    n: step_seconds(s.with_seed(repeat), store, most)
+                    for n, s in made.items()
                 }
                 for name, seconds in seconds_of.items():
                     wall, cpu = np.median(seconds, 0)
                     ratio = np.median(seconds / seconds_of["plain fine-tuning"], 0)
-                    line = {"task": task, "padded_to": tokens, "method": name, "repeat": repeat}
-                    line |= {"steps": most, "dtype": LEAN.dtype, "threads": LEAN.threads}
+                    line = {
+                        "task": task,
+                        "padded_to": tokens,
+                        "method": name,
+                        "repeat": repeat,
+                    }
+                    line |= {
+                        "steps": most,
+                        "dtype": LEAN.dtype,
+                        "threads": LEAN.threads,
+                    }
                     line |= {"cpu_seconds": cpu, "wall_seconds": wall}
                     yield line | {"cpu_ratio": ratio[1], "wall_ratio": ratio[0]}
 
 
 def cutting(turns=50, ratio=0.3, batch=8):
-    """One line for each turn: CPU seconds of a forward pass, whole and cut, and their FLOPs' ratio.
+    """One line for each turn: CPU seconds of a forward pass, whole and cut, and their
+    FLOPs' ratio.
 
-    The model has all-MiniLM-L6-v2's shape. A random architecture of that share of the FLOPs is cut
-    out. A row has 128 tokens; float32, one thread.
-    """
-    shape, uncut, name = SHAPES[MODEL], nas.label(1.0, "Random"), nas.label(ratio, "Random")
+    The model has all-MiniLM-L6-v2's shape. A random architecture of that share of the
+    FLOPs is cut out. A row has 128 tokens; float32, one thread."""
+    shape, uncut, name = (
+        SHAPES[MODEL],
+        nas.label(1.0, "Random"),
+        nas.label(ratio, "Random"),
+    )
     models = {uncut: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
     how = {"models": models, "reference": uncut} | grids.clock(turns, 128, batch)
     spec = Spec("latency", how, seed=0)
     with scratch(spec) as store:
-        times = dict(zip(spec.args["models"], store.find(spec).arrays("times")["cpu"], strict=True))
+        times = dict(
+            zip(
+                spec.args["models"],
+                store.find(spec).arrays("times")["cpu"],
+                strict=True,
+            )
+        )
     (surgery,) = spec.args["models"][name]["surgery"]
     widths = gated.counts({"heads": surgery["heads"], "neurons": surgery["neurons"]})
-    fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
+    fewer = gated.masked(shape) / gated.flops(
+        shape.hidden, shape.hidden // shape.heads, widths
+    )
     both = zip(times[uncut], times[name], strict=True)
     for turn, (uncut, cut) in enumerate(both):
         line = {"ratio": ratio, "batch": batch, "turn": turn, "whole_seconds": uncut}
@@ -409,7 +506,9 @@ def machine():
 if __name__ == "__main__":
     folder = paths.ROOT / "figures" / "bench"
     parts = (training, profile, distilling, augmenting, pruning, cutting, searching)
-    for part in [part for part in parts if part.__name__ in (sys.argv[1:] or part.__name__)]:
+    for part in [
+        part for part in parts if part.__name__ in (sys.argv[1:] or part.__name__)
+    ]:
         print(part.__name__, flush=True)
         table = pd.DataFrame(part()).assign(**machine()).round(4)
         table.to_csv(folder / f"{part.__name__}.csv", index=False)

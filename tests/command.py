@@ -1,5 +1,6 @@
-"""The command line many times from one server: each command is a process of its own, forked from it
-with the imports there, as workers are. `python -m lib` starts a server anew each time.
+"""The command line many times from one server: each command is a process of its own,
+forked from it with the imports there, as workers are. `python -m lib` starts a server
+anew each time.
 
     lib = Commands(env)
     lib("plan", DATA_ROOT="/data").stdout
@@ -23,17 +24,24 @@ class Commands:
         self.env = env
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         words = [sys.executable, "-m", "tests.command"]  # with the lib of this folder
-        self.process = subprocess.Popen(words, text=True, env=env, cwd=paths.ROOT, **pipes)
+        self.process = subprocess.Popen(
+            words, text=True, env=env, cwd=paths.ROOT, **pipes
+        )
 
     def __call__(self, *words, **more):
-        """Make a command to its end, with more in its environment. Returns a CompletedProcess with
-        its texts.
-        """
+        """Make a command to its end, with more in its environment. Returns a
+        CompletedProcess with its texts."""
         with tempfile.TemporaryDirectory() as folder:
             places = [str(Path(folder, name)) for name in ("stdout", "stderr")]
-            print(json.dumps([words, self.env | more, places]), file=self.process.stdin, flush=True)
+            print(
+                json.dumps([words, self.env | more, places]),
+                file=self.process.stdin,
+                flush=True,
+            )
             code = int(self.process.stdout.readline())
-            return subprocess.CompletedProcess(words, code, *(Path(p).read_text() for p in places))
+            return subprocess.CompletedProcess(
+                words, code, *(Path(p).read_text() for p in places)
+            )
 
     def close(self):
         self.process.stdin.close()

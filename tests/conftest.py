@@ -1,6 +1,6 @@
-"""What tests share: tiny random models of the four families and batches for them, made from
-configurations alone; Specs where no data are; stores of a module's own; made-up runs.
-"""
+"""What tests share: tiny random models of the four families and batches for them, made
+from configurations alone; Specs where no data are; stores of a module's own; made-up
+runs."""
 
 import json
 import os
@@ -38,13 +38,23 @@ from lib.search.space import IDS, number
 from lib.steps.pretrain import words
 
 # Files with commands, workers and kernels of their own. They take longest.
-FIRST = ("test_report", "test_sweep", "test_faults", "test_evidence", "test_own", "test_kills")
+FIRST = (
+    "test_report",
+    "test_sweep",
+    "test_faults",
+    "test_evidence",
+    "test_own",
+    "test_kills",
+)
 
 
 def pytest_collection_modifyitems(items):
-    """Let the longest files begin, so that the processes of `make test` end together."""
+    """Let the longest files begin, so that the processes of `make test` end
+    together."""
     stems = [*FIRST, ""]
-    items.sort(key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else ""))
+    items.sort(
+        key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else "")
+    )
 
 
 FAMILIES = ("bert", "roberta", "electra", "mpnet")
@@ -54,7 +64,8 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 
 def small_backbone(train, sentences=80, **sizes):
-    """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with `train`."""
+    """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with
+    `train`."""
     whole = grids.toy_backbone()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
@@ -65,12 +76,14 @@ def small_backbone(train, sentences=80, **sizes):
 
 
 def untrained(family="bert", **sizes):
-    """The Spec of a small encoder of a family with random weights; of the other families than
-    BERT's it is a checkpoint."""
+    """The Spec of a small encoder of a family with random weights; of the other
+    families than BERT's it is a checkpoint."""
     sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | sizes
     if family != "bert":
         folder = _stand_in(family, *sizes.items())
-        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
+        return Spec(
+            "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
+        )
     whole = grids.untrained()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
@@ -88,8 +101,8 @@ def _stand_in(family, *sizes):
 
 @cache
 def scored(*sizes):
-    """The descriptor of rows of one's own whose label is a score: how many words two texts share;
-    sizes: as of `lib.data.describe`."""
+    """The descriptor of rows of one's own whose label is a score: how many words two
+    texts share; sizes: as of `lib.data.describe`."""
     _kept.append(tempfile.TemporaryDirectory())
     pairs = toy.load("RTE")["train"].take(range(400))
     lines = [
@@ -102,8 +115,13 @@ def scored(*sizes):
 
 def byte_level(folder, sentences):
     """A byte-level tokenizer as RoBERTa's, of few words."""
-    made, special = tokenizers.ByteLevelBPETokenizer(), ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made.train_from_iterator(sentences, 400, special_tokens=special, show_progress=False)
+    made, special = (
+        tokenizers.ByteLevelBPETokenizer(),
+        ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+    )
+    made.train_from_iterator(
+        sentences, 400, special_tokens=special, show_progress=False
+    )
     made.save_model(str(folder))
     return transformers.RobertaTokenizer.from_pretrained(str(folder))
 
@@ -124,8 +142,8 @@ NETWORKS = {
 
 
 def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=130):
-    """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables are half as
-    wide."""
+    """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables
+    are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
     tokenizer = made.get(family, lambda: words(folder))()
     tables = len(tokenizer), positions, {"roberta": 1, "mpnet": 0}.get(family, 2)
@@ -158,7 +176,12 @@ def family(request):
 
 def classes(family):
     """(configuration, classifier, masked-LM model) of a family."""
-    name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "mpnet": "MPNet"}[family]
+    name = {
+        "bert": "Bert",
+        "roberta": "Roberta",
+        "electra": "Electra",
+        "mpnet": "MPNet",
+    }[family]
     return tuple(
         getattr(transformers, name + end)
         for end in ("Config", "ForSequenceClassification", "ForMaskedLM")
@@ -194,9 +217,9 @@ def configuration(family, heads, labels):
 
 @pytest.fixture(scope="session")
 def tiny():
-    """f(family, heads=12, labels=2, seed=0, masked_lm=False): a model in eval mode whose biases and
-    LayerNorms are random too, so that a test which loses one of them fails.
-    """
+    """f(family, heads=12, labels=2, seed=0, masked_lm=False): a model in eval mode
+    whose biases and LayerNorms are random too, so that a test which loses one of them
+    fails."""
 
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
@@ -213,8 +236,8 @@ def tiny():
 
 
 def position_bias(model, x):
-    """What transformers adds to the scores of an MPNet for states x [B, T, H]: [B, A, T, T]; zeros
-    for another family."""
+    """What transformers adds to the scores of an MPNet for states x [B, T, H]: [B, A,
+    T, T]; zeros for another family."""
     encoder = model.base_model.encoder
     if hasattr(encoder, "relative_attention_bias"):
         return MPNetEncoder.compute_position_bias(encoder, x)
@@ -243,9 +266,8 @@ def shape():
 
 @pytest.fixture(scope="session")
 def sentences():
-    """f(family, lengths, extra=0, seed=0): a batch of random sentences, padded to the longest and
-    `extra` more.
-    """
+    """f(family, lengths, extra=0, seed=0): a batch of random sentences, padded to the
+    longest and `extra` more."""
 
     def make(family="bert", lengths=(9, 5, 7), extra=0, seed=0):
         generator = torch.Generator().manual_seed(seed)
@@ -263,7 +285,9 @@ def sentences():
 def tokenizer(tmp_path_factory):
     """A word-piece tokenizer of VOCAB entries."""
     path = tmp_path_factory.mktemp("words") / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]) + "\n")
+    path.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]) + "\n"
+    )
     return transformers.BertTokenizerFast(str(path), do_lower_case=True)
 
 
@@ -280,11 +304,14 @@ def logits():
 
 # ---- files ----
 # Real data, where they are at hand.
-REAL = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
+REAL = Path(
+    os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")
+)
 
 
 def put(root, name, content):
-    """A file below a folder, with bytes, a text, or a value as JSON. Returns its path."""
+    """A file below a folder, with bytes, a text, or a value as JSON. Returns its
+    path."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not isinstance(content, bytes | str):
@@ -296,9 +323,8 @@ def put(root, name, content):
 # ---- Specs where no data are ----
 @pytest.fixture
 def anywhere(monkeypatch):
-    """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter
-    here. Rows of claims that were made with them are forgotten.
-    """
+    """Specs where neither data, texts nor checkpoints are: which bytes they have does
+    not matter here. Rows of claims that were made with them are forgotten."""
 
     def described(
         source,
@@ -340,7 +366,8 @@ def anywhere(monkeypatch):
 
 @pytest.fixture
 def without_data(monkeypatch, tmp_path):
-    """f(): from then on neither data, texts nor checkpoints are at hand, and none is remembered."""
+    """f(): from then on neither data, texts nor checkpoints are at hand, and none is
+    remembered."""
 
     def leave():
         monkeypatch.setenv("DATA_ROOT", str(tmp_path))
@@ -351,7 +378,8 @@ def without_data(monkeypatch, tmp_path):
 
 
 def forget():
-    """Read data, texts and checkpoints anew: another test may have put its own in their place."""
+    """Read data, texts and checkpoints anew: another test may have put its own in their
+    place."""
     drawing = data.unseen_positions, data.unseen_rows, data.pool
     for function in (data.splits, data.looked_for, *drawing, texts.first):
         function.cache_clear()
@@ -378,7 +406,8 @@ def with_inputs(specs):
 
 
 def every_spec(pages, profile):
-    """Every Spec, inputs included, that the pages (paths of notebooks) would run at a profile."""
+    """Every Spec, inputs included, that the pages (paths of notebooks) would run at a
+    profile."""
     return with_inputs(
         row["spec"]
         for path in pages
@@ -388,9 +417,8 @@ def every_spec(pages, profile):
 
 # ---- runs ----
 class Draft(Scratch):
-    """What a step or the loop asks of a lib.core.store.Draft, without a store; `lines` were logged,
-    `told` is the progress.
-    """
+    """What a step or the loop asks of a lib.core.store.Draft, without a store; `lines`
+    were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
         super().__init__(folder, seed, checkpoint_seconds)
@@ -403,9 +431,8 @@ class Draft(Scratch):
 
 @pytest.fixture(scope="module")
 def few_rows():
-    """Runs that this process makes read the first 240 rows of generated development sets, where a
-    module's statements do not depend on their number.
-    """
+    """Runs that this process makes read the first 240 rows of generated development
+    sets, where a module's statements do not depend on their number."""
     load = data.load
 
     def few(descriptor, seed=None):
@@ -434,9 +461,8 @@ def finish(draft, metrics=None, env=None):
 
 
 def made(store, spec, **more):
-    """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its
-    weights.
-    """
+    """The run of a Spec, at seed 1 where it has none, after those of its inputs; each
+    with its weights."""
     spec = spec if spec.seed is not None else spec.with_seed(1)
     for parent in spec.parents.values():
         made(store, parent)
@@ -464,9 +490,8 @@ def store_with(folder, *runs):
 
 
 def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
-    """Let the call of `owner.name` with this number, from 1, raise instead. Returns the list of
-    calls, kept up to date.
-    """
+    """Let the call of `owner.name` with this number, from 1, raise instead. Returns the
+    list of calls, kept up to date."""
     calls, each = [], getattr(owner, name)
 
     def call(*args, **options):
@@ -480,7 +505,8 @@ def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
 
 
 def holder(path):
-    """The process below this one that holds the lock file at a path; None where none does."""
+    """The process below this one that holds the lock file at a path; None where none
+    does."""
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if str(path) in [file.path for file in child.open_files()]:
@@ -493,25 +519,31 @@ def losses_of(run):
 
 
 def same_run(a, b):
-    """Asserts that two runs have the same metrics, but for the clock, and the same arrays and
-    weights, bit by bit.
-    """
-    one, two = ({k: v for k, v in run.metrics.items() if "second" not in k} for run in (a, b))
+    """Asserts that two runs have the same metrics, but for the clock, and the same
+    arrays and weights, bit by bit."""
+    one, two = (
+        {k: v for k, v in run.metrics.items() if "second" not in k} for run in (a, b)
+    )
     assert json.dumps(one) == json.dumps(two)
-    files = sorted(path.relative_to(a.folder) for path in a.folder.rglob("*.safetensors"))
+    files = sorted(
+        path.relative_to(a.folder) for path in a.folder.rglob("*.safetensors")
+    )
     assert files and files == sorted(
         path.relative_to(b.folder) for path in b.folder.rglob("*.safetensors")
     )
     for file in files:
         one, two = load_file(a.folder / file), load_file(b.folder / file)
-        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
+        assert one.keys() == two.keys() and all(
+            np.array_equal(one[k], two[k]) for k in one
+        ), file
 
 
 def landscape(seed, layers, spread=0.02):
-    """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id. `best` is
-    the highest score of any network of so many layers.
-    """
-    terms = np.random.default_rng(seed).normal(0, spread / np.sqrt(layers), (layers, len(IDS)))
+    """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
+    `best` is the highest score of any network of so many layers."""
+    terms = np.random.default_rng(seed).normal(
+        0, spread / np.sqrt(layers), (layers, len(IDS))
+    )
 
     def score(net):
         return 0.75 + sum(terms[i, number(layer)] for i, layer in enumerate(net.layers))
@@ -534,12 +566,17 @@ def holding(arrays=None, name="made up", **metrics):
 
 
 def collected(*rows):
-    """A collected frame of made-up runs on two classes: rows are (task, model, seed, which
-    predictions are right [N] or None for a missing run, more columns).
-    """
+    """A collected frame of made-up runs on two classes: rows are (task, model, seed,
+    which predictions are right [N] or None for a missing run, more columns)."""
     lines = []
     for task, model, seed, right, more in rows:
-        line = {"task": task, "model": model, "seed": seed, "state": "missing", "run": None}
+        line = {
+            "task": task,
+            "model": model,
+            "seed": seed,
+            "state": "missing",
+            "run": None,
+        }
         if right is not None:
             labels = np.arange(len(right)) % 2
             logits = np.eye(2, dtype=np.float32)[np.where(right, labels, 1 - labels)]
@@ -554,9 +591,8 @@ def collected(*rows):
 
 
 def made_up(shares, *others, seeds=5, rows=600, task="SST-2", **more):
-    """The same of {model: share of right predictions}: others are wrong in each seed, and one
-    fewer. `others` are rows of `collected`.
-    """
+    """The same of {model: share of right predictions}: others are wrong in each seed,
+    and one fewer. `others` are rows of `collected`."""
     return collected(
         *(
             (

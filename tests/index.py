@@ -1,4 +1,5 @@
-"""Write `notebooks/README.md`: each notebook with its question and its page of recorded runs.
+"""Write `notebooks/README.md`: each notebook with its question and its page of recorded
+runs.
 
 python tests/index.py
 """
@@ -22,7 +23,9 @@ FIRST = "0123456789"  # names of the workbook's own pages begin with these
 
 def index():
     """The text of the table."""
-    names = sorted(notebook.find(), key=lambda path: (path.stem[0] not in FIRST, order(path.stem)))
+    names = sorted(
+        notebook.find(), key=lambda path: (path.stem[0] not in FIRST, order(path.stem))
+    )
     return HEAD + "".join(map(line, names))
 
 

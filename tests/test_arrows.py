@@ -7,7 +7,8 @@ import pytest
 
 from lib.core import paths
 
-# Every room may import lib.core too, which imports nothing of lib but lib.model.options.
+# Every room may import lib.core too, which imports nothing of lib but
+# lib.model.options.
 BELOW = {
     "core": set(),
     "data": set(),
@@ -28,12 +29,16 @@ SHARED = ("trials", "frontier")  # trials and points of all papers
 
 
 def imported(path):
-    """Modules of lib that a file imports, as dotted names: of a package what is taken from it."""
+    """Modules of lib that a file imports, as dotted names: of a package what is taken
+    from it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names if each.name.startswith("lib.")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "lib":
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").partition(".")[0] == "lib"
+        ):
             found |= {
                 name if is_module(name) else node.module
                 for name in (f"{node.module}.{each.name}" for each in node.names)
@@ -52,18 +57,26 @@ def test_a_room_imports_those_below_it_alone(folder):
         names = imported(path) - (NAMES if folder == "core" else set())
         rooms = {name.split(".")[1] for name in names if name.count(".")}
         assert rooms - {folder, "core"} <= BELOW[folder], path
-        assert folder in ("core", "model") or not names & NAMES, f"{path}: take lib.core.names"
+        assert folder in ("core", "model") or not names & NAMES, (
+            f"{path}: take lib.core.names"
+        )
 
 
 def test_no_module_reaches_itself():
     """Not through imports inside functions either."""
     files = {p: p.relative_to(paths.ROOT) for p in (paths.ROOT / "lib").rglob("*.py")}
     names = {
-        p: ".".join(f.with_suffix("").parts).removesuffix(".__init__") for p, f in files.items()
+        p: ".".join(f.with_suffix("").parts).removesuffix(".__init__")
+        for p, f in files.items()
     }
-    arrows = {name: imported(path) & {*names.values()} - {name} for path, name in names.items()}
+    arrows = {
+        name: imported(path) & {*names.values()} - {name}
+        for path, name in names.items()
+    }
     while ends := [name for name, below in arrows.items() if not below]:
-        arrows = {n: below.difference(ends) for n, below in arrows.items() if n not in ends}
+        arrows = {
+            n: below.difference(ends) for n, below in arrows.items() if n not in ends
+        }
     assert not arrows, sorted(arrows)
 
 
@@ -78,7 +91,9 @@ def test_the_rooms_are_all_there_is():
 def test_the_models_import_nothing_of_lib_but_themselves():
     """So an export carries their files, which transformers opens without the rest."""
     for path in sorted((paths.ROOT / "lib" / "model").glob("*.py")):
-        assert not re.findall(r"^\s*(?:from|import) lib\b", path.read_text(), re.M), path
+        assert not re.findall(r"^\s*(?:from|import) lib\b", path.read_text(), re.M), (
+            path
+        )
 
 
 def test_a_paper_imports_no_other():

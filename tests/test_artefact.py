@@ -1,6 +1,5 @@
-"""What a page shows and writes: printed digits, files of their own, each run once, and a sentence
-where nothing is.
-"""
+"""What a page shows and writes: printed digits, files of their own, each run once, and
+a sentence where nothing is."""
 
 import html
 import json
@@ -38,7 +37,8 @@ def as_html(told):
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """An open page; `page.html()` is what it has displayed, `page.light()` in Markdown."""
+    """An open page; `page.html()` is what it has displayed, `page.light()` in
+    Markdown."""
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(artefact, "display", lambda told, **_: said.append(told))
@@ -49,7 +49,8 @@ def page(monkeypatch, tmp_path):
 
 
 def collected(monkeypatch, *origins, error=""):
-    """Let every later `collect` find runs of these origins, "" for one that is missing."""
+    """Let every later `collect` find runs of these origins, "" for one that is
+    missing."""
 
     def run(row, origin):
         told = {"name": row["spec"].name, "spec": row["spec"].to_json(), "metrics": {}}
@@ -78,7 +79,8 @@ def test_published_cells_keep_their_digits(page):
             ("published", name): Printed(text)
             for name, text in {"x": "1.239", "y": "0.040", "z": "12"}.items()
         },
-        "b": {("published", "x"): Printed("0.375")} | {("ours", name): "1.2" for name in "xyz"},
+        "b": {("published", "x"): Printed("0.375")}
+        | {("ours", name): "1.2" for name in "xyz"},
     }
     page.table(compare.table(parts), "Digits")
     for text in (page.html(), (page.folder / f"{NAME}.csv").read_text()):
@@ -116,10 +118,12 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
 )
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
     shown, numbers = published.printed(paper, name), published.table(paper, name)
-    file = pd.read_csv(paths.PUBLISHED / paper / f"{name}.csv", dtype=str, na_values="-")
-    assert shown.map(str, na_action="ignore").fillna("").to_dict("records") == file.fillna(
-        ""
-    ).to_dict("records")
+    file = pd.read_csv(
+        paths.PUBLISHED / paper / f"{name}.csv", dtype=str, na_values="-"
+    )
+    assert shown.map(str, na_action="ignore").fillna("").to_dict(
+        "records"
+    ) == file.fillna("").to_dict("records")
     for column in numbers.select_dtypes("number"):
         assert np.array_equal(
             shown[column].astype(float), numbers[column].astype(float), equal_nan=True
@@ -128,7 +132,13 @@ def test_the_loader_for_the_eye_gives_the_file(paper, name):
 
 @pytest.mark.parametrize(
     "value, text",
-    [(82.3071, "82.31"), (3.0, "3"), (84.0 - 83.2, "0.8"), (1e-5, "1e-05"), ("81.2 ± 0.4 (3)",) * 2]
+    [
+        (82.3071, "82.31"),
+        (3.0, "3"),
+        (84.0 - 83.2, "0.8"),
+        (1e-5, "1e-05"),
+        ("81.2 ± 0.4 (3)",) * 2,
+    ]
     + [(7, "7"), (Printed("0.040"), "0.040")],
 )
 def test_floats_have_four_digits_and_printed_numbers_their_own(value, text):
@@ -146,7 +156,10 @@ def test_a_figure_overwrites_no_table(page):
 def test_what_has_no_run_says_what_it_would_show(page):
     page.figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
     page.table(compare.table(), "Scores of nothing")
-    page.table(pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]), "Scores in points")
+    page.table(
+        pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
+        "Scores in points",
+    )
     assert not page.files and "<table" not in page.html()
     for words in (
         "a figure of candidate, final",
@@ -157,11 +170,16 @@ def test_what_has_no_run_says_what_it_would_show(page):
 
 
 def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monkeypatch):
-    collected(monkeypatch, "run", "record", "", "", error="no checkpoint: make offline-models")
+    collected(
+        monkeypatch, "run", "record", "", "", error="no checkpoint: make offline-models"
+    )
     page.collect(ROWS)
     page.collect(ROWS[:3], on_missing="skip")
     page.finish()
-    assert page.html().count("2 of 4 runs missing: no checkpoint: make offline-models") == 1
+    assert (
+        page.html().count("2 of 4 runs missing: no checkpoint: make offline-models")
+        == 1
+    )
     assert page.html().count("make offline-models") == 1
     assert "Runs: 1 made here, 1 recorded, 2 missing" in page.html()
     assert len(json.loads((page.folder / f"{NAME}.json").read_text())["runs"]) == 4
@@ -192,16 +210,25 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
 def test_records_are_not_called_this_run():
     def frame(*origins):
         return pd.DataFrame(
-            {"run": [SimpleNamespace(origin=origin) if origin else None for origin in origins]}
+            {
+                "run": [
+                    SimpleNamespace(origin=origin) if origin else None
+                    for origin in origins
+                ]
+            }
         )
 
     assert compare.source(frame("record", ""), "mini") == "recorded, mini"
     assert compare.source(frame("run", ""), "toy") == "this run, toy"
     assert compare.source(frame(""), "toy") == "not run, toy"
-    assert compare.source(frame("run", "record"), "mini") == "this run and recorded, mini"
+    assert (
+        compare.source(frame("run", "record"), "mini") == "this run and recorded, mini"
+    )
 
     def sources(own, recorded, profile):
-        return [source for source, *_ in Runs(frame(own), frame(recorded), profile).frames]
+        return [
+            source for source, *_ in Runs(frame(own), frame(recorded), profile).frames
+        ]
 
     assert sources("run", "record", "toy") == ["recorded, mini", "this run, toy"]
     assert sources("run", "", "toy") == ["this run, toy"]
@@ -212,7 +239,8 @@ EVIL = """<script>alert("x")</script> & 'y' | z"""
 
 
 def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
-    """In cells, names of rows and columns, captions, notes, deviations, errors and sentences."""
+    """In cells, names of rows and columns, captions, notes, deviations, errors and
+    sentences."""
     collected(monkeypatch, "", "run", error=EVIL)
     frame = page.collect(ROWS[:2])
     page.table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
@@ -226,7 +254,8 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
 
 
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
-    """Text, tables, notes, pictures, verdicts behind them; not what follows the verdicts."""
+    """Text, tables, notes, pictures, verdicts behind them; not what follows the
+    verdicts."""
     page.note(["a | b *"], mark="* ", fold="Read")
     page.table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
     figure, axis = plt.subplots()
@@ -236,7 +265,11 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     sizes = Verdict("Sizes:", word="equal", measured="2 | 3; 4", note="so be it")
     page.finish([sizes], {"toy": ["Smaller."]})
     cells = [
-        {"cell_type": "markdown", "metadata": {"tags": ["title"]}, "source": ["# Old\n", "Why?"]},
+        {
+            "cell_type": "markdown",
+            "metadata": {"tags": ["title"]},
+            "source": ["# Old\n", "Why?"],
+        },
         {
             "cell_type": "code",
             "metadata": {"tags": ["verdicts"]},
@@ -251,7 +284,9 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         "source": ["See [b](b.ipynb), not `](c.ipynb)`"],
     }
     cells.insert(1, link)
-    result = Result("G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning")
+    result = Result(
+        "G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
+    )
     found = verdicts.answers([Verdict("G1", (result,), kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
@@ -263,8 +298,19 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         ">Read</",
         "- \\* a \\| b \\*",
     ]
-    parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]
-    parts += ["## Comparisons", "**Sizes:**", "2 \\| 3; 4", "= equal</span> so be it", "Smaller."]
+    parts += [
+        "*Scores*",
+        "|  |  | ours, x |",
+        "| 1/12 | A | 1.2 |",
+        f"![T]({NAME}.png)",
+    ]
+    parts += [
+        "## Comparisons",
+        "**Sizes:**",
+        "2 \\| 3; 4",
+        "= equal</span> so be it",
+        "Smaller.",
+    ]
     assert "See [b](b.page.md), not `](c.ipynb)`" in text
     assert f"[`notebooks/{NAME}.ipynb`](../../notebooks/{NAME}.ipynb)" in text
     places = [text.index(part) for part in parts]
@@ -299,7 +345,9 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
         text_cell("Knobs"),
         code_cell("explore"),
     ]
-    texts = [c["source"] for c in sheet.shown_cells(cells) if c["cell_type"] == "markdown"]
+    texts = [
+        c["source"] for c in sheet.shown_cells(cells) if c["cell_type"] == "markdown"
+    ]
     stay = ["A table behind a cell without output", "A text alone", "Before code alone"]
     assert texts == ["Title", *stay, "Knobs"]
 
@@ -319,11 +367,19 @@ def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
     def estimate(mean, seeds):
         return Estimate(mean, mean - 1, mean + 2, seeds, 1, 0.1, 0.5)
 
-    found = {("recorded, mini", "SST-2"): estimate(3.0, 3), ("recorded, mini", "CoLA"): None}
+    found = {
+        ("recorded, mini", "SST-2"): estimate(3.0, 3),
+        ("recorded, mini", "CoLA"): None,
+    }
     found["this run, toy", "SST-2"] = estimate(5.0, 1)
     figure, data = plot.dots(found, {"SST-2": 1.5, "QQP": 9.0}, "above (points)")
-    rows = list(data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None))
-    assert rows[1:] == [("recorded, mini", "SST-2", 3, 2, 5), ("this run, toy", "SST-2", 5, 4, 7)]
+    rows = list(
+        data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None)
+    )
+    assert rows[1:] == [
+        ("recorded, mini", "SST-2", 3, 2, 5),
+        ("this run, toy", "SST-2", 5, 4, 7),
+    ]
     assert rows[0][:3] == ("published", "SST-2", 1.5)  # QQP is not measured
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["SST-2"]
@@ -345,6 +401,10 @@ def test_a_mean_has_students_interval_from_three_seeds_on():
     plot.means(axis, rows, "x", "y", "Ghost")
     (bars,) = axis.containers  # of x = 1 alone
     low, high = bars[2][0].get_segments()[0][:, 1]
-    assert (low, high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5), abs=1e-5)
+    assert (low, high) == pytest.approx(
+        (2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5), abs=1e-5
+    )
     line, *points = axis.lines
-    assert list(line.get_ydata()) == [2, 6] and [5, 7] in [list(p.get_ydata()) for p in points]
+    assert list(line.get_ydata()) == [2, 6] and [5, 7] in [
+        list(p.get_ydata()) for p in points
+    ]

@@ -1,4 +1,5 @@
-"""Augmentation: what may be replaced, by what, and that neither batches nor chunks change a row."""
+"""Augmentation: what may be replaced, by what, and that neither batches nor chunks
+change a row."""
 
 import json
 from dataclasses import replace
@@ -24,7 +25,11 @@ from lib.train.batches import encode
 WORDS = (
     "the cat dog bird sees chases likes red blue green small big house tree and not is on it don"
 ).split()
-PIECES = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS, *"un ##red ##ly ' . , 2 t".split()]
+PIECES = [
+    *"[PAD] [UNK] [CLS] [SEP] [MASK]".split(),
+    *WORDS,
+    *"un ##red ##ly ' . , 2 t".split(),
+]
 NUMERICS = Numerics("float32", 1)
 OPTIONS = Augment(tries=12, p=0.4, candidates=6, neighbours="embeddings")
 TEXTS = [
@@ -39,17 +44,26 @@ TEXTS = [
 ]
 SPLIT = Split(TEXTS, None, np.arange(len(TEXTS)), np.arange(len(TEXTS)) * 10 + 3)
 PAIRS = Split(
-    TEXTS, TEXTS[::-1], np.linspace(0, 5, len(TEXTS), dtype=np.float32), np.arange(len(TEXTS))
+    TEXTS,
+    TEXTS[::-1],
+    np.linspace(0, 5, len(TEXTS), dtype=np.float32),
+    np.arange(len(TEXTS)),
 )
 
 
 def saved(folder, cls):
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+    tokenizer = transformers.BertTokenizerFast(
+        str(folder / "vocab.txt"), do_lower_case=True
+    )
     torch.manual_seed(0)
     sizes = {"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 32}
-    more = {"vocab_size": len(PIECES), "num_hidden_layers": 1, "max_position_embeddings": 48}
+    more = {
+        "vocab_size": len(PIECES),
+        "num_hidden_layers": 1,
+        "max_position_embeddings": 48,
+    }
     config = transformers.BertConfig(**sizes | more, initializer_range=0.5)
     backbone.save(backbone.build(cls, config), tokenizer, folder)
     return folder
@@ -67,7 +81,9 @@ def source(folder):
 
 @pytest.fixture(scope="module")
 def headless(tmp_path_factory):
-    return words.Source(saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel))
+    return words.Source(
+        saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel)
+    )
 
 
 def rows_of(split, source, options=OPTIONS, seed=0):
@@ -93,7 +109,10 @@ def look(source, text, count=6):
 def test_original_first_and_at_most_n_other_sentences(source):
     rows = rows_of(SPLIT, source)
     for text, (made,) in zip(TEXTS, rows, strict=True):
-        assert made[0] == text and " ".join(words_and_places(source, text)[0]) not in made[1:]
+        assert (
+            made[0] == text
+            and " ".join(words_and_places(source, text)[0]) not in made[1:]
+        )
         assert len(set(made)) == len(made) <= 1 + OPTIONS.tries
     assert any(len(made) > 5 for (made,) in rows)
 
@@ -105,9 +124,13 @@ def test_stop_words_and_other_signs_stay(source):
         for variant in made[1:]:
             after = variant.split(" ")
             assert len(after) == len(before)
-            replaced |= {old for old, new in zip(before, after, strict=True) if old != new}
+            replaced |= {
+                old for old, new in zip(before, after, strict=True) if old != new
+            }
     assert replaced
-    assert all(word.isalpha() and word.isascii() and word not in STOP for word in replaced)
+    assert all(
+        word.isalpha() and word.isascii() and word not in STOP for word in replaced
+    )
 
 
 def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
@@ -115,7 +138,9 @@ def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
     ids = np.array([[PIECES.index(w) for w in wanted] + [-1]], dtype=np.int32)
     once, made = replace(OPTIONS, tries=1), []
     for seed in range(3000):
-        made += words.variants("cat", source, ids, once, np.random.default_rng(seed))[1:]
+        made += words.variants("cat", source, ids, once, np.random.default_rng(seed))[
+            1:
+        ]
     assert len(made) / 3000 == pytest.approx(OPTIONS.p, abs=0.03)
     assert {w: made.count(w) / len(made) for w in wanted} == pytest.approx(
         dict.fromkeys(wanted, 1 / 3), abs=0.05
@@ -174,9 +199,13 @@ def test_neighbours_of_pieces_leave_the_word_out(headless):
 def test_word_of_several_pieces_gets_the_nearest_to_the_mean_of_its_pieces(source):
     weight = source.model.get_input_embeddings().weight.detach().numpy()
     mean = weight[[PIECES.index("un"), PIECES.index("##red")]].mean(0)
-    cosine = {w: weight[i] @ mean / np.linalg.norm(weight[i]) for i, w in enumerate(PIECES)}
+    cosine = {
+        w: weight[i] @ mean / np.linalg.norm(weight[i]) for i, w in enumerate(PIECES)
+    }
     cosine = {word: value for word, value in cosine.items() if word.isalpha()}
-    assert set(look(source, "unred dog")["unred"]) == set(sorted(cosine, key=cosine.get)[-6:])
+    assert set(look(source, "unred dog")["unred"]) == set(
+        sorted(cosine, key=cosine.get)[-6:]
+    )
 
 
 def test_unknown_word_stays(source, headless):
@@ -192,7 +221,10 @@ def test_word_behind_the_last_position_stays(source):
 
 
 def test_text_of_special_tokens_is_text(source):
-    assert words_and_places(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
+    assert (
+        words_and_places(source, "the [MASK] cat [SEP]")[0]
+        == "the [ mask ] cat [ sep ]".split()
+    )
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "it is not"])
@@ -202,7 +234,11 @@ def test_nothing_to_replace(source, text):
 
 def test_each_side_varies_beside_the_original_of_the_other():
     assert list(expanded([["one", "two"]])) == [("one", None), ("two", None)]
-    assert list(expanded([["a", "b"], ["x", "y"]])) == [("a", "x"), ("b", "x"), ("a", "y")]
+    assert list(expanded([["a", "b"], ["x", "y"]])) == [
+        ("a", "x"),
+        ("b", "x"),
+        ("a", "y"),
+    ]
 
 
 class Draft(SimpleNamespace):
@@ -232,7 +268,9 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
         inputs={"language_model": SimpleNamespace(model=folder)},
         spec={"args": {"augment": options}},
     )
-    result = step.augment(run, {"source": "toy", "task": "RTE"}, options, vars(NUMERICS))
+    result = step.augment(
+        run, {"source": "toy", "task": "RTE"}, options, vars(NUMERICS)
+    )
     tokenizer = words.Source(folder).tokenizer
     run.name = "augment-made/0"
     there = words.encoded(run, tokenizer, 12)
@@ -241,7 +279,11 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
     assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
     sides = rows_of(PAIRS, words.Source(folder), Augment(**options))
-    made = [(*pair, y) for each, y in zip(sides, PAIRS.y, strict=True) for pair in expanded(each)]
+    made = [
+        (*pair, y)
+        for each, y in zip(sides, PAIRS.y, strict=True)
+        for pair in expanded(each)
+    ]
     a, b, labels = zip(*made, strict=True)
     wanted = encode(tokenizer, Split(list(a), list(b), np.array(labels), None), 12)
     assert torch.equal(there.labels, wanted.labels)
@@ -251,19 +293,24 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     json.dumps(result)
 
 
-@pytest.mark.parametrize("cls", [transformers.BertForMaskedLM, transformers.BertForPreTraining])
+@pytest.mark.parametrize(
+    "cls", [transformers.BertForMaskedLM, transformers.BertForPreTraining]
+)
 def test_a_head_whose_weights_are_not_there_is_refused(cls, tmp_path):
     there = saved(tmp_path / "model", cls)
     assert words.Source(there).head is not None
     weights = load_file(there / "model.safetensors")
-    kept = {name: value for name, value in weights.items() if not name.startswith("cls.")}
+    kept = {
+        name: value for name, value in weights.items() if not name.startswith("cls.")
+    }
     save_file(kept, there / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="cls.predictions.bias is missing"):
         words.Source(there)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "glove"}]
+    "wrong",
+    [{"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "glove"}],
 )
 def test_options_name_what_is_wrong(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -1,4 +1,5 @@
-"""The profile base: rows that each seed draws, pages with the rows of a plan, the queue."""
+"""The profile base: rows that each seed draws, pages with the rows of a plan, the
+queue."""
 
 import csv
 import json
@@ -21,12 +22,18 @@ from lib.page import evidence, notebook
 from lib.papers import bermo, frontier, ghostbert, grids, nas, planned
 
 LINES = planned.lines("base")
-TASKS = {"SST-2": (44840, 7371), "CoLA": (7844, 629), "STS-B": (5749, 1379), "MRPC": (3668, 1725)}
+TASKS = {
+    "SST-2": (44840, 7371),
+    "CoLA": (7844, 629),
+    "STS-B": (5749, 1379),
+    "MRPC": (3668, 1725),
+}
 
 
 # ---- rows that a seed draws ----
 def texts(count, shared=()):
-    """Texts of nine words that share nothing, but those at `shared`, which share four words."""
+    """Texts of nine words that share nothing, but those at `shared`, which share four
+    words."""
     made = [[f"w{i}.{j}" for j in range(9)] for i in range(count)]
     for one, other in shared:
         made[other][3:7] = made[one][2:6]
@@ -39,7 +46,10 @@ def sst2(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
 
     def fill(rows):
-        lines = ["sentence\tlabel", *(f"{text}\t{i % 2}" for i, text in enumerate(rows))]
+        lines = [
+            "sentence\tlabel",
+            *(f"{text}\t{i % 2}" for i, text in enumerate(rows)),
+        ]
         for part in ("train", "dev"):
             put(tmp_path, f"glue/SST-2/{part}.tsv", "\n".join(lines) + "\n")
         forget()
@@ -55,7 +65,9 @@ def described(rows=20, held_out=5, **more):
 
 
 def index(there):
-    return {name: there[name].index.tolist() for name in ("train", "held_out", "unseen")}
+    return {
+        name: there[name].index.tolist() for name in ("train", "held_out", "unseen")
+    }
 
 
 def test_each_seed_draws_its_rows_and_all_have_the_same_unseen_ones(sst2):
@@ -75,12 +87,17 @@ def test_each_seed_draws_its_rows_and_all_have_the_same_unseen_ones(sst2):
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59)), max_size=40), st.integers(0, 9))
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59)), max_size=40),
+    st.integers(0, 9),
+)
 def test_no_drawn_row_shares_four_words_with_an_unseen_one(shared, seed):
     made = texts(60, shared)
     split = Split(made, None, np.zeros(60, int), np.arange(60))
     taken = unseen.apart(split, range(30), range(30, 60), 8)
-    pool = unseen.apart(split, taken, [row for row in range(60) if row not in taken], 60)
+    pool = unseen.apart(
+        split, taken, [row for row in range(60) if row not in taken], 60
+    )
 
     def parts(row):
         words = made[row].split()
@@ -108,20 +125,34 @@ def test_rows_that_share_text_with_an_unseen_row_leave_the_pool(sst2):
 def test_the_descriptor_has_the_digest_of_the_pool_and_not_of_a_draw(sst2):
     sst2(texts(60))
     told = described()
-    assert told.keys() == {"source", "task", "digest", "rows", "held_out", "unseen", "drawn"}
+    assert told.keys() == {
+        "source",
+        "task",
+        "digest",
+        "rows",
+        "held_out",
+        "unseen",
+        "drawn",
+    }
     assert told["drawn"] == described(rows=4, held_out=0)["drawn"]
-    with pytest.raises(ValueError, match="the rows to draw from, has digest .*; this run is of"):
+    with pytest.raises(
+        ValueError, match="the rows to draw from, has digest .*; this run is of"
+    ):
         data.load(told | {"drawn": told["drawn"] | {"digest": "0" * 16}}, 0)
     assert "drawn" not in data.describe("glue", "SST-2", 20, 5, unseen=8, beside=30)
 
 
 def test_draws_that_cannot_be(sst2):
     sst2(texts(60))
-    with pytest.raises(ValueError, match="50 training and 5 held-out rows asked .* has 52 rows"):
+    with pytest.raises(
+        ValueError, match="50 training and 5 held-out rows asked .* has 52 rows"
+    ):
         described(rows=50)
     with pytest.raises(ValueError, match="drawn or in order, not both"):
         described(in_order=True)
-    with pytest.raises(ValueError, match="are drawn by a seed: give `load` that of the run"):
+    with pytest.raises(
+        ValueError, match="are drawn by a seed: give `load` that of the run"
+    ):
         data.load(described())
     with pytest.raises(ValueError, match="beside None"):
         described(rows=None, beside=0)
@@ -160,14 +191,22 @@ def test_committed_pools(task, monkeypatch):
     if task in ("SST-2", "CoLA"):
         for each in there:
             taught = each["train"].a + each["held_out"].a
-            seen = {mark for text in taught for mark in unseen.marks(tuple(text.lower().split()))}
+            seen = {
+                mark
+                for text in taught
+                for mark in unseen.marks(tuple(text.lower().split()))
+            }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
-            assert all(seen.isdisjoint(unseen.parts(text, 1, 2, 3, 4)) for text in fixed)
+            assert all(
+                seen.isdisjoint(unseen.parts(text, 1, 2, 3, 4)) for text in fixed
+            )
 
 
 # ---- the profile ----
 def every(profile="base"):
-    rows = [row for page in planned.pages(profile) for row in evidence.made(profile, page)]
+    rows = [
+        row for page in planned.pages(profile) for row in evidence.made(profile, page)
+    ]
     return with_inputs(row["spec"] for row in rows)
 
 
@@ -190,9 +229,18 @@ def test_all_specs_of_base_draw_their_rows_and_share_the_teacher():
 
 def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
     told = grids.dataset("base", "RTE")
-    assert "unseen" not in told and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
-    assert bermo.described("base", "SST-2")["rows"] == nas.rows("base", "SST-2")["rows"] == 4000
-    assert bermo.described("base", "SST-2")["drawn"] == nas.rows("base", "SST-2")["drawn"]
+    assert (
+        "unseen" not in told
+        and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
+    )
+    assert (
+        bermo.described("base", "SST-2")["rows"]
+        == nas.rows("base", "SST-2")["rows"]
+        == 4000
+    )
+    assert (
+        bermo.described("base", "SST-2")["drawn"] == nas.rows("base", "SST-2")["drawn"]
+    )
 
 
 def test_printed_rates_of_base():
@@ -207,7 +255,9 @@ def test_printed_rates_of_base():
 
 
 def test_memory_of_large_encoders():
-    small, large = (executors.need(grids.teacher(name, "SST-2")) for name in ("mini", "base"))
+    small, large = (
+        executors.need(grids.teacher(name, "SST-2")) for name in ("mini", "base")
+    )
     assert large.memory > small.memory
     assert executors.need(ghostbert.student("base", "SST-2", 3)).memory == large.memory
 
@@ -220,7 +270,12 @@ def raw():
 
 def test_the_plan_is_within_its_core_hours_and_has_seeds_of_no_trial():
     assert sum(line.core_hours for line in LINES) <= 45
-    assert all(seed in range(10, 20) for line in LINES for seed in line.seeds if line.step != "f")
+    assert all(
+        seed in range(10, 20)
+        for line in LINES
+        for seed in line.seeds
+        if line.step != "f"
+    )
     assert [row["order"] for row in raw()] == [str(n) for n in range(1, len(raw()) + 1)]
     words = [row["word"] for row in raw()]
     assert words == sorted(words, key=["planned", "beyond 45 core-hours"].index)
@@ -244,23 +299,34 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
     for one in parts:
         for label, where in one.models:
             hits = [row for row in rows if cells.fits(row, label, where)]
-            assert {row.get("seed", 0) for row in hits} == {*line.seeds}, (one.text, label)
+            assert {row.get("seed", 0) for row in hits} == {*line.seeds}, (
+                one.text,
+                label,
+            )
 
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
     page = notebook.find(["ghostbert_t03"])[0]
     rows = notebook.planned(page, {"profile": "base"})["grid"]
-    assert {(row["m"], row["seed"]) for row in rows} == {*product((3, 1), range(10, 15))}
-    more = notebook.planned(page, {"profile": "base", "seeds": [20], "widths": [6]})["grid"]
+    assert {(row["m"], row["seed"]) for row in rows} == {
+        *product((3, 1), range(10, 15))
+    }
+    more = notebook.planned(page, {"profile": "base", "seeds": [20], "widths": [6]})[
+        "grid"
+    ]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
     rows = notebook.planned(page, {"profile": "mini"})["grid"]
-    usual = [row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20]
+    usual = [
+        row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20
+    ]
     assert len(usual) == 80 and {row["m"] for row in usual} == {9, 6, 3, 1}
 
 
 def test_a_page_without_a_line_says_so():
     page = notebook.find(["ghostbert_b04"])[0]
-    with pytest.raises(ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"):
+    with pytest.raises(
+        ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
+    ):
         notebook.planned(page, {"profile": "base"})
     assert planned.has("mini", page.stem) and not planned.pages("mini")
 

@@ -26,10 +26,14 @@ class Clock:
         pytest.fail("the run was not ended")
 
 
-def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(tmp_path, monkeypatch):
+def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
+    tmp_path, monkeypatch
+):
     clock = Clock(monkeypatch, (9, 9), (1, 2), (3, 4), (50, 50))
     monkeypatch.setattr("lib.steps.training.finetune", clock.step)
-    assert bench.step_seconds(Spec("finetune", seed=0), Store(tmp_path, tmp_path), 2).tolist() == [
+    assert bench.step_seconds(
+        Spec("finetune", seed=0), Store(tmp_path, tmp_path), 2
+    ).tolist() == [
         [1, 2],
         [3, 4],
     ]
@@ -49,15 +53,22 @@ def test_methods_start_with_plain_fine_tuning_and_see_the_same_batches():
         "train": Train(epochs=1, batch=32, lr=1e-3, max_length=16),
     }
     made = bench.pruners(common, Spec("pretrain", seed=0))
-    masks = [f"masks: {name}" for name in ("Magnitude", "L0", "Movement", "Soft Movement")]
+    masks = [
+        f"masks: {name}" for name in ("Magnitude", "L0", "Movement", "Soft Movement")
+    ]
     searches = ["search: cross_entropy", "search: prediction"]
     assert list(made) == ["plain fine-tuning", *masks, "layer mix", *searches]
     plain = made["plain fine-tuning"].args
     for spec in made.values():
-        assert all(spec.args[name] == plain[name] for name in ("data", "train", "numerics"))
+        assert all(
+            spec.args[name] == plain[name] for name in ("data", "train", "numerics")
+        )
     for name in masks:
         prune = made[name].args["prune"]
-        assert prune["initial_threshold"] == prune["final_threshold"] and prune["warmup_steps"] == 0
+        assert (
+            prune["initial_threshold"] == prune["final_threshold"]
+            and prune["warmup_steps"] == 0
+        )
 
 
 @pytest.mark.slow
@@ -69,6 +80,8 @@ def test_the_real_steps_on_real_rows():
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
     found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))
-    assert len(found) == 8 and (found[["cpu_seconds", "wall_seconds"]] > 0).all(axis=None)
+    assert len(found) == 8 and (found[["cpu_seconds", "wall_seconds"]] > 0).all(
+        axis=None
+    )
     assert found.set_index("method")["cpu_ratio"]["plain fine-tuning"] == 1.0
     assert found["cpu_ratio"].between(0.3, 10).all()

@@ -1,4 +1,5 @@
-"""BERMo: settings against printed tables, grids, claims on made-up runs, a Spec at true size."""
+"""BERMo: settings against printed tables, grids, claims on made-up runs, a Spec at true
+size."""
 
 import json
 import re
@@ -50,19 +51,31 @@ def test_every_printed_hyperparameter_is_the_setting():
 def test_hyperparameters_are_those_of_the_specs(anywhere):
     hyperparameters = page_of_settings()["hyperparameters"]
     for name, (method, distilled) in bermo.TABLES.items():
-        for column, model in product(published.table("bermo", name).columns[1:], bermo.MODELS):
+        for column, model in product(
+            published.table("bermo", name).columns[1:], bermo.MODELS
+        ):
             task = {"SQuAD": "SQuAD1"}.get(column, column)
-            spec = bermo.pruned("paper", task, model, method, alpha=bermo.ALPHA * distilled)
+            spec = bermo.pruned(
+                "paper", task, model, method, alpha=bermo.ALPHA * distilled
+            )
             told, train = hyperparameters(task, method, distilled), spec.args["train"]
             prune = Prune(**spec.args["prune"])
-            steps = ceil(bermo.EXAMPLES["paper"][task] / train["batch"]) * train["epochs"]
-            assert int(train["warmup"] * steps) == prune.warmup_steps == told["warmup_steps"]
+            steps = (
+                ceil(bermo.EXAMPLES["paper"][task] / train["batch"]) * train["epochs"]
+            )
+            assert (
+                int(train["warmup"] * steps)
+                == prune.warmup_steps
+                == told["warmup_steps"]
+            )
             names = {"lr": "learning_rate", "epochs": "num_train_epochs"}
             for field, printed in (names | {"max_length": "max_seq_length"}).items():
                 assert train[field] == told[printed]
             assert prune.final_lambda == told.get(f"final_lambda ({model}_BASE)", 0.0)
             assert spec.args.get("alpha") == told.get("alpha_distill")
-            assert ("teacher" in spec.inputs) == distilled and spec.args["frozen"] == "embeddings"
+            assert ("teacher" in spec.inputs) == distilled and spec.args[
+                "frozen"
+            ] == "embeddings"
             assert ("mix" in spec.args) == (model == "BERMo")
 
 
@@ -89,15 +102,22 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
     for task in bermo.PRUNED[profile]:
         for epochs in bermo.setting_of_task(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.settings(profile, task, epochs=epochs)
-            rows = bermo.EXAMPLES[profile] or {task: bermo.described(profile, task)["rows"]}
+            rows = bermo.EXAMPLES[profile] or {
+                task: bermo.described(profile, task)["rows"]
+            }
             steps = ceil(rows[task] / train.batch) * epochs
             schedules.plan(prune, steps)
             jumps |= {(task, epochs)} if prune.overlong == "jump" else set()
-    assert jumps == {"toy": set(), "mini": set(), "paper": {("MNLI", 1), ("SQuAD1", 2)}}[profile]
+    assert (
+        jumps
+        == {"toy": set(), "mini": set(), "paper": {("MNLI", 1), ("SQuAD1", 2)}}[profile]
+    )
 
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
-    args, plainly = (bermo.dense("paper", "MNLI", model).args for model in bermo.MODELS[::-1])
+    args, plainly = (
+        bermo.dense("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
+    )
     train = {"epochs": 3, "batch": 32, "lr": 5e-5, "max_length": 128, "pad_to": 128}
     train |= {"clip": 1.0, "dropout": 0.1}
     mix = {"norm": "layers", "init": "xavier_uniform", "lr": 1e-2, "dropout": 0.1}
@@ -110,12 +130,18 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 # ---- grids ----
 def grids_of(profile):
     """{page: rows of its grid}."""
-    return {path.stem[6:9]: notebook.planned(path, {"profile": profile})["grid"] for path in RUN}
+    return {
+        path.stem[6:9]: notebook.planned(path, {"profile": profile})["grid"]
+        for path in RUN
+    }
 
 
 def names(rows, **wanted):
-    """The Specs of rows without their seeds, which are those of a page's comparisons."""
-    return {row["spec"].id for row in rows if all(row[k] == v for k, v in wanted.items())}
+    """The Specs of rows without their seeds, which are those of a page's
+    comparisons."""
+    return {
+        row["spec"].id for row in rows if all(row[k] == v for k, v in wanted.items())
+    }
 
 
 @pytest.mark.parametrize("profile", ("toy", "mini", "paper"))
@@ -168,10 +194,22 @@ def test_recorded_specs_need_no_data(without_data):
             lambda: grids.tasks("toy", ["SST2"], by_profile=bermo.PRUNED),
             "'SST2'; did you mean 'SST-2'",
         ),
-        (lambda: bermo.settings("paper", "CoLA"), "unknown task with printed settings: 'CoLA'"),
-        (lambda: bermo.settings("mini", "CoLA"), "a known number of rows at mini: 'CoLA'"),
-        (lambda: bermo.settings("paper", "SST-2", method="L0"), "settings of L0 at paper: 'SST-2'"),
-        (lambda: bermo.settings("toy", "SST-2", method="movment"), "did you mean 'Movement'"),
+        (
+            lambda: bermo.settings("paper", "CoLA"),
+            "unknown task with printed settings: 'CoLA'",
+        ),
+        (
+            lambda: bermo.settings("mini", "CoLA"),
+            "a known number of rows at mini: 'CoLA'",
+        ),
+        (
+            lambda: bermo.settings("paper", "SST-2", method="L0"),
+            "settings of L0 at paper: 'SST-2'",
+        ),
+        (
+            lambda: bermo.settings("toy", "SST-2", method="movment"),
+            "did you mean 'Movement'",
+        ),
         (
             lambda: bermo.settings("toy", "Tense", share=0.0),
             "the kept share is 0.0: take one above 0",
@@ -189,7 +227,10 @@ def test_bad_input_is_told(call, message):
 
 
 def test_one_spec_of_the_paper_at_true_size(anywhere):
-    spec, bert = bermo.pruned("paper", "MNLI", "BERMo"), transformers.BertConfig(num_labels=3)
+    spec, bert = (
+        bermo.pruned("paper", "MNLI", "BERMo"),
+        transformers.BertConfig(num_labels=3),
+    )
     with torch.device("meta"):
         model = backbone.build(transformers.BertForSequenceClassification, bert)
         plainly = size(model)["parameters"]
@@ -212,7 +253,9 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
 
 # ---- printed tables ----
 def test_printed_rows_have_our_names():
-    found = bermo_tables.printed("table04_pruning_methods", ("Pruning Approach", "Model"))
+    found = bermo_tables.printed(
+        "table04_pruning_methods", ("Pruning Approach", "Model")
+    )
     assert set(found) == {
         f"{method} · {model}" for method in bermo.METHODS for model in bermo.MODELS
     }
@@ -231,7 +274,8 @@ def frame(*rows):
 
 
 def both(score, seeds=range(6), tasks=("SST-2",), **more):
-    """A frame in which BERMo is better than BERT by `score` examples, more with higher seeds."""
+    """A frame in which BERMo is better than BERT by `score` examples, more with higher
+    seeds."""
     return frame(
         *(
             (task, model, seed, 150 + seed % 3 + score * (model == "BERMo"), more)
@@ -243,9 +287,12 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 
 
 def test_the_gap_of_two_shares_is_newcombe_s():
-    """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to 0.3339."""
+    """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
+    0.3339."""
     gap = stats.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
-    assert (gap.mean, gap.low, gap.high) == pytest.approx((20.0, 5.24, 33.39), abs=0.005)
+    assert (gap.mean, gap.low, gap.high) == pytest.approx(
+        (20.0, 5.24, 33.39), abs=0.005
+    )
 
 
 METRICS = grids.metrics("mini")
@@ -286,11 +333,17 @@ def test_measured_cells_are_those_of_the_columns():
 def test_gaps_are_of_pairs_that_did_not_collapse():
     rows = both(10, tasks=("SST-2", "CoLA"))
     wrong = frame(*(("CoLA", "BERT", seed, 100, {}) for seed in range(6)))
-    rows = pd.concat([rows[(rows["task"] == "SST-2") | (rows["model"] == "BERMo")], wrong])
+    rows = pd.concat(
+        [rows[(rows["task"] == "SST-2") | (rows["model"] == "BERMo")], wrong]
+    )
     gaps = Runs(rows, rows[:0], "mini").gaps("BERMo", "BERT")
-    assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {"SST-2": (5.0, 6)}
+    assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
+        "SST-2": (5.0, 6)
+    }
     above = Runs(rows, rows[:0], "mini").above("BERMo")
-    assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [*gaps.values()]
+    assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
+        *gaps.values()
+    ]
 
 
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
@@ -301,10 +354,15 @@ def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):
     """Off, it is no part of a Spec."""
-    rows = [row for row in grids_of("mini")["t01"] if row["model"] == "BERT, cased text"]
+    rows = [
+        row for row in grids_of("mini")["t01"] if row["model"] == "BERT, cased text"
+    ]
     cells = {(row["task"], row["seed"]) for row in rows}
     assert cells == {(t, s) for t in bermo.CASED["mini"] for s in bermo.PROBED["mini"]}
     for row in rows:
         plainly = bermo.dense("mini", row["task"]).args
-        assert row["spec"].args == plainly | {"lower_case": False} and "lower_case" not in plainly
+        assert (
+            row["spec"].args == plainly | {"lower_case": False}
+            and "lower_case" not in plainly
+        )
     assert "BERT, cased text" not in {row["model"] for row in grids_of("toy")["t01"]}

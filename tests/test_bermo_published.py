@@ -1,4 +1,5 @@
-"""BERMo's printed numbers: each check of `checks.csv` computed again, and the repairs behind it."""
+"""BERMo's printed numbers: each check of `checks.csv` computed again, and the repairs
+behind it."""
 
 import math
 from decimal import Decimal
@@ -13,7 +14,9 @@ from lib.papers import published
 from lib.papers.bermo import PROBES
 
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
-CHECKS = pd.read_csv(published.PUBLISHED / "bermo" / "checks.csv", dtype=str, keep_default_na=False)
+CHECKS = pd.read_csv(
+    published.PUBLISHED / "bermo" / "checks.csv", dtype=str, keep_default_na=False
+)
 REPAIRED = bermo_tables.repaired("table12_probing_trials", ["Block", "Model"])
 
 
@@ -22,9 +25,14 @@ def trials(model, column, repaired=True):
     cells = REPAIRED[PROBES[column]]
     if not repaired:
         cells = pd.Series(
-            list(published.table("bermo", "table12_probing_trials")[column]), cells.index
+            list(published.table("bermo", "table12_probing_trials")[column]),
+            cells.index,
         )
-    cells = cells[cells.index.str.match(f"Trial . {model}")].astype(str).str.removesuffix(" †")
+    cells = (
+        cells[cells.index.str.match(f"Trial . {model}")]
+        .astype(str)
+        .str.removesuffix(" †")
+    )
     return pd.to_numeric(cells, errors="coerce").dropna()
 
 
@@ -33,9 +41,8 @@ def improvement(column):
 
 
 def remaining():
-    """Kept weights at top-k 10 % of each matrix, and all biases and LayerNorms, over the encoder's
-    parameters.
-    """
+    """Kept weights at top-k 10 % of each matrix, and all biases and LayerNorms, over
+    the encoder's parameters."""
     s = SHAPES["bert-base"]
     sizes = ([s.hidden**2] * 4 + [s.hidden * s.ffn] * 2) * s.layers
     rest = s.layers * (9 * s.hidden + s.ffn)
@@ -64,13 +71,18 @@ def recomputed(check):
         return TEXT[check["row"]]
     if check["table"] == "table04":
         return remaining()[0]
-    if check["table"] in ("table02", "table03"):  # the nearest score that 872 sentences can give
+    if check["table"] in (
+        "table02",
+        "table03",
+    ):  # the nearest score that 872 sentences can give
         return 100 * round(float(check["printed"]) * 8.72) / 872
     column = check["column"].removesuffix(" (corrected)")
     if check["row"] == "Improvements":
         return GAINS[column]
     model, *statistic = check["row"].split(" ", 1)
-    values = trials(model, column, check["table"] == "table01" or column != check["column"])
+    values = trials(
+        model, column, check["table"] == "table01" or column != check["column"]
+    )
     return values.std() if statistic == ["Standard Deviation"] else values.mean()
 
 
@@ -117,5 +129,7 @@ def test_repaired_cells_are_marked_and_make_the_means_hold():
 
 def test_the_denominator_of_remaining_weights():
     share, masked, whole = remaining()
-    assert (masked, whole) == (84.934656, 85054464) and share == pytest.approx(10.126735, abs=5e-7)
+    assert (masked, whole) == (84.934656, 85054464) and share == pytest.approx(
+        10.126735, abs=5e-7
+    )
     assert math.floor(10 * share) / 10 == 10.1

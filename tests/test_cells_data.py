@@ -1,6 +1,5 @@
-"""The cells of the claims in words (`data/published/<paper>/cells.csv`), held to `claims.csv`, to
-`plan.csv` and to the runs that the cells compare.
-"""
+"""The cells of the claims in words (`data/published/<paper>/cells.csv`), held to
+`claims.csv`, to `plan.csv` and to the runs that the cells compare."""
 
 import re
 from collections import Counter, defaultdict
@@ -21,11 +20,14 @@ RANK = ("central", "own", "finding")
 @cache
 def told():
     """{(claim, cell): row of `cells.csv`}, in the order of the claims."""
-    return {(r["claim"], r["cell"]): r for p in PAPERS for r in lists.lines(f"{p}/cells")}
+    return {
+        (r["claim"], r["cell"]): r for p in PAPERS for r in lists.lines(f"{p}/cells")
+    }
 
 
 def split(text):
-    """The numbers of `interest`: {task: number}, with the task "" where there is one for all."""
+    """The numbers of `interest`: {task: number}, with the task "" where there is one
+    for all."""
     pairs = (each.rpartition("=") for each in text.split("; ") if each)
     return {task: float(number) for task, _, number in pairs}
 
@@ -44,7 +46,9 @@ def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
 def test_a_sentence_is_short_and_plain():
     for row in told().values():
         sentence, short = row["sentence"], row["short"]
-        assert len(sentence) <= 80 and sentence[0].isupper() and sentence[-1] != ".", sentence
+        assert len(sentence) <= 80 and sentence[0].isupper() and sentence[-1] != ".", (
+            sentence
+        )
         assert 0 < len(short) <= 34, short
         assert not GRAMMAR.search(sentence) and not GRAMMAR.search(short), sentence
         assert not re.search(r"\bless\b", sentence), sentence
@@ -66,7 +70,9 @@ def test_a_sentence_has_one_short_form():
 def test_a_sentence_names_the_task_where_its_cell_does():
     """Where it does not, whoever shows a result adds the task."""
     for (_, text), row in told().items():
-        tasks = {v for _, where in cells.cell(text).models for k, v in where if k == "task"} - {"*"}
+        tasks = {
+            v for _, where in cells.cell(text).models for k, v in where if k == "task"
+        } - {"*"}
         if len(tasks) == 1 and "/" not in (task := tasks.pop()):
             said = {"SQuAD1": "SQuAD 1.1", "SQuAD2": "SQuAD 2.0"}.get(task, task)
             assert f" on {said}" in row["sentence"], text
@@ -84,7 +90,10 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         if row["claim"] in lists.claims():
             wanted = Counter(map(float, told_there))
             assert found.pop(row["claim"], Counter()) == wanted, row["claim"]
-    for claim, numbers in found.items():  # Questions of the plans of base and of fair comparisons.
+    for (
+        claim,
+        numbers,
+    ) in found.items():  # Questions of the plans of base and of fair comparisons.
         every = lists.lines("plan_base") + lists.lines("plan_fair")
         rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
@@ -95,16 +104,19 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
 
 
 def planned(line, scale):
-    """The rows of the pages of a claim that its cells name; at paper they are made without data."""
+    """The rows of the pages of a claim that its cells name; at paper they are made
+    without data."""
     if scale == "mini":
         return claims.rows(line)
     found = [row for page in line["artefact"].split("; ") for row in checks.made(page)]
-    return cells.select_rows(cells.parsed(line["cells"]), found + nas.architectures(found))
+    return cells.select_rows(
+        cells.parsed(line["cells"]), found + nas.architectures(found)
+    )
 
 
 def compared(one, rows):
-    """What a cell compares: (measure, [(weight, {task: ids of Specs} of each model), ...]), or None
-    where a model has no rows."""
+    """What a cell compares: (measure, [(weight, {task: ids of Specs} of each model),
+    ...]), or None where a model has no rows."""
     rows = rows if one.measure else [row for row in rows if cells.scored(row["spec"])]
     parts = []
     for _, own in parts_of(one, rows):
@@ -115,7 +127,9 @@ def compared(one, rows):
     if not all(parts):
         return None
     left = iter(parts)
-    return (one.measure, one.about), [(w, [next(left) for _ in f.models]) for w, f in one.terms]
+    return (one.measure, one.about), [
+        (w, [next(left) for _ in f.models]) for w, f in one.terms
+    ]
 
 
 def tasks_of(found):
@@ -123,11 +137,17 @@ def tasks_of(found):
 
 
 def on(found, tasks):
-    """A comparison on some tasks alone. Scores of the same runs are added up, so that it does not
-    matter how the sum is written."""
+    """A comparison on some tasks alone. Scores of the same runs are added up, so that
+    it does not matter how the sum is written."""
     measure, terms = found
     told = [
-        (w, [frozenset((t, i) for t in tasks for i in ids.get(t, ())) for ids in models])
+        (
+            w,
+            [
+                frozenset((t, i) for t in tasks for i in ids.get(t, ()))
+                for ids in models
+            ],
+        )
         for w, models in terms
     ]
     if measure[0]:
@@ -142,9 +162,9 @@ def on(found, tasks):
 def twins():
     """{(claim, cell) of a finding: the claim that has the same comparison before it}.
 
-    Central claims come first, then our questions, then findings. A comparison on some of the tasks
-    of another one is the same. Runs are those of mini, and of paper where mini makes none.
-    """
+    Central claims come first, then our questions, then findings. A comparison on some
+    of the tasks of another one is the same. Runs are those of mini, and of paper where
+    mini makes none."""
     found = {"mini": {}, "paper": {}}
     every = {id: line for id, line in lists.claims().items() if line["cells"]}
     order = sorted(every, key=lambda id: RANK.index(every[id]["role"]))
@@ -172,6 +192,8 @@ def twins():
 
 def test_same_as_names_a_claim_with_the_same_comparison_of_the_same_runs():
     wanted = twins()
-    assert {key: row["same_as"] for key, row in told().items() if row["same_as"]} == wanted
+    assert {
+        key: row["same_as"] for key, row in told().items() if row["same_as"]
+    } == wanted
     assert {"G35", "N10", "B9"} <= {claim for claim, _ in wanted}
     assert ("B51", "diverged :: BERMo = value 0") not in wanted

@@ -1,6 +1,5 @@
-"""Claims: the grammar of cells, each word at the edge of its rule, what cannot be measured, printed
-values, counts, seeds, twins, Holm's family.
-"""
+"""Claims: the grammar of cells, each word at the edge of its rule, what cannot be
+measured, printed values, counts, seeds, twins, Holm's family."""
 
 import random
 import re
@@ -21,7 +20,15 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.measure import claims, stats
 from lib.measure.cells import cell, parse_seeds, parsed, select_rows
-from lib.measure.claims import AGREES, NO_EFFECT, NOISY, NOT_MEASURED, OPPOSITE, Result, Setting
+from lib.measure.claims import (
+    AGREES,
+    NO_EFFECT,
+    NOISY,
+    NOT_MEASURED,
+    OPPOSITE,
+    Result,
+    Setting,
+)
 from lib.measure.compare import Column
 from lib.page import checks, lists, notebook
 from lib.page import claims as source
@@ -38,10 +45,12 @@ def judge(cells, frame, **setting):
     Each model has a Spec of its own; "a again" is a second label of a's.
     """
     specs = [
-        Spec("fineprune", {"data": {"task": task, "of": model.removesuffix(" again")}}).with_seed(
-            seed
+        Spec(
+            "fineprune", {"data": {"task": task, "of": model.removesuffix(" again")}}
+        ).with_seed(seed)
+        for task, model, seed in zip(
+            frame["task"], frame["model"], frame["seed"], strict=True
         )
-        for task, model, seed in zip(frame["task"], frame["model"], frame["seed"], strict=True)
     ]
     rows = frame.assign(spec=specs).to_dict("records")
     return claims.judge(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
@@ -54,7 +63,8 @@ def only(cells, frame, **setting):
 
 
 def even(share, n=600):
-    """Which rows [n] are right: the same share in both classes, so Matthews is 2 share - 1."""
+    """Which rows [n] are right: the same share in both classes, so Matthews is 2 share
+    - 1."""
     return np.arange(n) // 2 < round(share * n / 2)
 
 
@@ -69,8 +79,12 @@ def told(low, high, text="a > b", mean=None, **more):
 
 
 def test_a_cell_tells_models_places_and_its_region():
-    above, alike, floor = parsed("k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5")
-    assert above.models == [(f"k = {k}", (("m", "3"), ("task", "SST-2"))) for k in (3, 1)]
+    above, alike, floor = parsed(
+        "k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5"
+    )
+    assert above.models == [
+        (f"k = {k}", (("m", "3"), ("task", "SST-2"))) for k in (3, 1)
+    ]
     assert [weight for weight, _ in above.terms] == [1.0, -1.0]
     assert (above.bounds, alike.bounds) == ((0, np.inf), (-0.5, 0.5))
     assert floor.bounds == (-0.5, np.inf) and floor.models[0][0] == "- X"
@@ -81,10 +95,19 @@ def test_a_cell_tells_models_places_and_its_region():
     assert (limit.measure, limit.models) == ("noise", [("A", (("m", "6"),))])
     assert never.bounds == (0, 0)
     (slope,) = parsed("k = 3 | k = 5 | k = 9 < value 0")
-    assert [w for w, _ in slope.terms] == pytest.approx(stats.slope_weights(np.log2([3, 5, 9])))
-    (first,) = parsed("first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1")
+    assert [w for w, _ in slope.terms] == pytest.approx(
+        stats.slope_weights(np.log2([3, 5, 9]))
+    )
+    (first,) = parsed(
+        "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
+    )
     assert [w for w, _ in first.terms] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
-    assert [form.models[0][0] for _, form in first.terms] == ["k = 3", "k = 1", "k = 5", "k = 9"]
+    assert [form.models[0][0] for _, form in first.terms] == [
+        "k = 3",
+        "k = 1",
+        "k = 5",
+        "k = 9",
+    ]
     (gap,) = parsed("per step :: A over B [m=9] | A over B [m=1] < value 0")
     assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
     assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
@@ -108,7 +131,9 @@ def test_what_is_no_cell_is_refused(text, message):
 
 def test_rows_that_cells_name_are_kept_once():
     spec = Spec("fineprune", {"data": {"task": "SST-2"}})
-    rows = [{"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")]
+    rows = [
+        {"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")
+    ]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
     assert [row["model"] for row in select_rows(parsed("A > C @ m=3"), rows)] == ["A"]
 
@@ -156,11 +181,15 @@ def test_each_word_at_the_edge_of_its_rule(text, low, high, aim, word, kind):
 
 
 def test_not_measured_comes_before_all_else():
-    """Too few seeds, a reason, no run: whatever the interval and the printed value are."""
+    """Too few seeds, a reason, no run: whatever the interval and the printed value
+    are."""
     sure = told(1.0, 2.0, printed=5.0)
     assert sure.word == AGREES and sure.unmeasured == ""
     few = replace(sure, estimate=replace(sure.estimate, n_seeds=2))
-    assert (few.word, few.unmeasured) == (NOT_MEASURED, "2 of at least 3 seeds are there")
+    assert (few.word, few.unmeasured) == (
+        NOT_MEASURED,
+        "2 of at least 3 seeds are there",
+    )
     assert few.ours == "+1.5 (2 seeds)" and few.p is None and few.shuts_out is None
     one = replace(sure, estimate=replace(sure.estimate, n_seeds=1))
     assert one.ours == "+1.5 (1 seed)"
@@ -179,7 +208,8 @@ def test_what_the_paper_prints_counts_before_an_interest():
 
 
 def by_rule(region, interval, values, null):
-    """The word by DESIGN's rules: sets of numbers that are ordered on a line, nothing of lib."""
+    """The word by DESIGN's rules: sets of numbers that are ordered on a line, nothing
+    of lib."""
     (a, b), (low, high) = region, interval
     value = next((v for v in values if v is not None), None)
     far = value not in (None, null) and a <= value <= b
@@ -188,7 +218,14 @@ def by_rule(region, interval, values, null):
     return [AGREES, OPPOSITE, NO_EFFECT, NOISY][rules.index(True)]
 
 
-REGIONS = ["a > b", "a < b", "a ~ b +- 1", "a >= b - 1", "a <= b + 2", "noise :: a <= value 2"]
+REGIONS = [
+    "a > b",
+    "a < b",
+    "a ~ b +- 1",
+    "a >= b - 1",
+    "a <= b + 2",
+    "noise :: a <= value 2",
+]
 REGIONS += ["noise :: a ~ value 2 +- 1", "variance ratio :: a over b <= value 1"]
 REGIONS += ["size :: a >= value 1", "variance ratio :: a over b > value 2"]
 NUMBERS = st.integers(-6, 6).map(lambda n: n / 2) | st.floats(-4, 4)
@@ -197,7 +234,9 @@ AIMS = st.none() | NUMBERS
 
 @settings(max_examples=600, deadline=None)
 @given(st.sampled_from(REGIONS), NUMBERS, NUMBERS, AIMS, AIMS)
-def test_the_word_is_that_of_an_independent_function(text, one, other, printed, interest):
+def test_the_word_is_that_of_an_independent_function(
+    text, one, other, printed, interest
+):
     low, high = sorted((one, other))
     result = told(low, high, text, printed=printed, interest=interest)
     null = 1.0 if text.startswith(("variance", "size")) else 0.0
@@ -229,21 +268,33 @@ def test_the_word_is_that_of_an_independent_function(text, one, other, printed, 
         (0.5, 1.5, "a > b", None, ""),
         (-0.4, 0.2, "a >= b - 0.5", 0.3, "weaker than printed"),
         (0.5, 0.7, "variance ratio :: a over b <= value 1", 0.2, "weaker than printed"),
-        (0.1, 0.2, "variance ratio :: a over b <= value 1", 0.5, "stronger than printed"),
+        (
+            0.1,
+            0.2,
+            "variance ratio :: a over b <= value 1",
+            0.5,
+            "stronger than printed",
+        ),
     ],
 )
-def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(low, high, text, printed, size):
+def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
+    low, high, text, printed, size
+):
     result = told(low, high, text, printed=printed)
     assert (result.word, result.size) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
 def test_an_agreeing_effect_below_the_one_of_interest_says_so():
-    """Without a printed value; an effect above the smallest one of interest is nothing to tell."""
+    """Without a printed value; an effect above the smallest one of interest is nothing
+    to tell."""
     below = "weaker than the effect of interest"
     assert told(0.5, 1.5, "a > b", interest=3.0).size == below
     assert told(-1.5, -0.5, "a < b", interest=-3.0).size == below
-    assert told(0.5, 1.5, "a > b", interest=0.2).size == told(0.5, 1.5, "a > b", interest=1).size
+    assert (
+        told(0.5, 1.5, "a > b", interest=0.2).size
+        == told(0.5, 1.5, "a > b", interest=1).size
+    )
     assert told(0.5, 1.5, "a > b", interest=1).size == ""
 
 
@@ -278,16 +329,21 @@ def test_p_is_of_the_end_that_the_word_rests_on():
 
     floor = "a >= b - 0.5"
     assert told(1.0, 2.0, floor, printed=9.0).p == pytest.approx(student(-0.5, 1, 2))
-    assert told(-2.0, -1.0, floor, printed=9.0).p == pytest.approx(student(-0.5, -2, -1))
+    assert told(-2.0, -1.0, floor, printed=9.0).p == pytest.approx(
+        student(-0.5, -2, -1)
+    )
     assert told(-1.0, 1.0, floor, printed=9.0).p == pytest.approx(student(9, -1, 1))
     both = [student(value, -1, 1) for value in (-0.5, 0.8)]
     assert told(-1.0, 1.0, floor, printed=0.8).p == pytest.approx(max(both))
     assert told(-1.0, 1.0, floor, printed=-0.4).p == pytest.approx(student(-0.4, -1, 1))
     assert told(-1.0, 1.0, floor).p == pytest.approx(student(-0.5, -1, 1))
-    # Of two finite ends it is the one that is less sure, but for the one that is crossed.
+    # Of two finite ends it is the one that is less sure, but for the one that is
+    # crossed.
     alike = "a ~ b +- 2"
     assert told(-0.5, 1.5, alike).p == pytest.approx(student(2, -0.5, 1.5))
-    assert told(3.0, 4.0, alike).p == pytest.approx(min(student(v, 3, 4) for v in (-2, 2)))
+    assert told(3.0, 4.0, alike).p == pytest.approx(
+        min(student(v, 3, 4) for v in (-2, 2))
+    )
     # At no effect it is the p of the Estimate itself.
     assert told(1.0, 2.0).p == 0.04
 
@@ -307,7 +363,13 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results.append(replace(results[0], reason="not here"))
     p = results[0].p
     found = claims.correct(results, [])
-    assert [r.holm for r in found] == [pytest.approx(2 * p), None, None, pytest.approx(2 * p), None]
+    assert [r.holm for r in found] == [
+        pytest.approx(2 * p),
+        None,
+        None,
+        pytest.approx(2 * p),
+        None,
+    ]
     more = claims.correct(results, [0.9, 0.5])
     assert more[0].holm == pytest.approx(4 * p) and more[1].holm is None
     assert [replace(r, holm=None) for r in found] == results
@@ -316,7 +378,10 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
 def test_the_mark_is_for_decided_words_below_0_05_after_holm():
     assert told(1.0, 2.0, holm=0.049).reading == "agrees †"
     assert told(1.0, 2.0, holm=0.05).reading == "agrees"
-    assert told(1.0, 2.0, printed=9.0, holm=0.01).reading == "agrees (weaker than printed) †"
+    assert (
+        told(1.0, 2.0, printed=9.0, holm=0.01).reading
+        == "agrees (weaker than printed) †"
+    )
     assert told(-1.0, 1.0, printed=9.0, holm=0.01).reading == "no such effect here †"
     assert told(-1.0, 1.0, holm=0.01).reading == NOISY
 
@@ -347,15 +412,30 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
     other = replace(mean, estimate=replace(mean.estimate, mean=1.4))
     by_id = {
         id: claims.Verdict(id, results, profile="mini", kind="finding")
-        for id, results in {"B39": (mean, other), "B1": (central,), "B2": (central,)}.items()
+        for id, results in {
+            "B39": (mean, other),
+            "B1": (central,),
+            "B2": (central,),
+        }.items()
     }
     found = source.corrected(by_id)
     assert [r.same_as for r in found["B39"].results] == ["B1", ""]
     assert [r.holm is None for r in found["B39"].results] == [True, False]
     # A page of findings takes what central claims have from the committed table.
     estimate = central.estimate
-    row = {"profile": "mini", "claim": "B1", "task": central.task, "unit": "points", "p": "0.9"}
-    row |= {"estimate": f"{estimate.mean}", "low": f"{estimate.low}", "same_as": "", "beside": ""}
+    row = {
+        "profile": "mini",
+        "claim": "B1",
+        "task": central.task,
+        "unit": "points",
+        "p": "0.9",
+    }
+    row |= {
+        "estimate": f"{estimate.mean}",
+        "low": f"{estimate.low}",
+        "same_as": "",
+        "beside": "",
+    }
     row |= {"region_low": "0.0", "region_high": ""}
     monkeypatch.setattr(source, "recorded", lambda: [row | {"family": "bermo"}])
     alone = source.corrected({"B39": by_id["B39"]})["B39"].results
@@ -392,7 +472,13 @@ def test_a_word_follows_from_the_runs(cells, word):
 def other(share, rows=600):
     """A rival c whose answers are right as often as others' are, in other rows."""
     return [
-        ("SST-2", "c", seed, np.random.default_rng(99 - seed).permutation(rows) < share * rows, {})
+        (
+            "SST-2",
+            "c",
+            seed,
+            np.random.default_rng(99 - seed).permutation(rows) < share * rows,
+            {},
+        )
         for seed in range(5)
     ]
 
@@ -405,13 +491,20 @@ def test_a_margin_that_is_broken_turns_its_cell():
         assert only(f"a ~ b +- {margin / 20:.2f}", frame).word == OPPOSITE
 
 
-@pytest.mark.parametrize("done, word", [(2, NOT_MEASURED), (3, AGREES), (5, AGREES), (0, None)])
-def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(done, word):
+@pytest.mark.parametrize(
+    "done, word", [(2, NOT_MEASURED), (3, AGREES), (5, AGREES), (0, None)]
+)
+def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
+    done, word
+):
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=5)
     gone = (frame["seed"] >= done) & (frame["model"] == "a")
     frame.loc[gone, "run"], frame.loc[gone, "state"] = None, "missing"
     found = only("a > b", frame, planned=5)
-    assert found.word == (word or NOT_MEASURED) and (found.done, found.planned) == (done, 5)
+    assert found.word == (word or NOT_MEASURED) and (found.done, found.planned) == (
+        done,
+        5,
+    )
     if done == 2:
         assert found.ours == "+10.0 (2 seeds)" and found.p is None
         assert found.unmeasured == "2 of at least 3 seeds are there"
@@ -428,16 +521,22 @@ def test_a_run_that_failed_has_ended_and_is_told():
 
 
 def test_tasks_are_no_seeds():
-    frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, seeds=2, task=t) for t in ("SST-2", "QQP")])
+    frame = pd.concat(
+        [made_up({"a": 0.9, "b": 0.8}, seeds=2, task=t) for t in ("SST-2", "QQP")]
+    )
     results, _ = judge("a > b", frame)
     assert {(r.word, r.estimate.n_seeds) for r in results} == {(NOT_MEASURED, 2)}
 
 
 def test_what_scores_no_model_decides_nothing():
-    """A search and a prediction stand in the rows of a page under their network's name."""
+    """A search and a prediction stand in the rows of a page under their network's
+    name."""
     frame = made_up({"A": 0.9, "B": 0.8}, seeds=5)
     rival = frame[frame["model"] == "B"]
-    sizes = {step: Spec(step, {"data": {"task": "SST-2"}}) for step in ("nas_search", "predict")}
+    sizes = {
+        step: Spec(step, {"data": {"task": "SST-2"}})
+        for step in ("nas_search", "predict")
+    }
     network = Spec("retrain", {"data": {"task": "SST-2"}})
     rows = [frame.assign(spec=[network.with_seed(n) for n in range(len(frame))])]
     rows += [
@@ -446,7 +545,9 @@ def test_what_scores_no_model_decides_nothing():
     ]
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
         found = [
-            claims.judge(LINE | {"cells": cells}, each.to_dict("records"), SETTING)[0][0]
+            claims.judge(LINE | {"cells": cells}, each.to_dict("records"), SETTING)[0][
+                0
+            ]
             for each in (pd.concat(rows), rows[0])
         ]
         assert found[0].estimate == found[1].estimate, cells
@@ -454,8 +555,8 @@ def test_what_scores_no_model_decides_nothing():
 
 
 def questions(f1, seeds=3):
-    """Made-up runs on SQuAD of models {label: F1 of its questions [N]}; every second question has
-    no answer."""
+    """Made-up runs on SQuAD of models {label: F1 of its questions [N]}; every second
+    question has no answer."""
     lines = []
     for (model, marks), seed in product(f1.items(), range(seeds)):
         marks = np.roll(np.array(marks, float), seed)
@@ -470,7 +571,9 @@ def questions(f1, seeds=3):
 
 def test_questions_are_paired_by_their_marks():
     columns = METRICS | {"SQuAD2": (Column("SQuAD2", "SQuAD2", "span_f1"),)}
-    frame = questions({"a": [1.0, 0.9] * 300, "b": [0.9, 0.7] * 300, "none": [0, 1] * 300})
+    frame = questions(
+        {"a": [1.0, 0.9] * 300, "b": [0.9, 0.7] * 300, "none": [0, 1] * 300}
+    )
 
     def on(cells):
         return only(cells, frame, metric_of=columns)
@@ -481,19 +584,28 @@ def test_questions_are_paired_by_their_marks():
     broken = on("F1 :: a ~ value 85.3 +- 0.5 @ task=SQuAD2")
     assert (broken.word, broken.reading) == (OPPOSITE, "they differ")
     # A model that says "no answer" to all questions has half of the marks.
-    assert "none learned nothing on SQuAD2: 50.0 points" in on("a > none @ task=SQuAD2").reason
+    assert (
+        "none learned nothing on SQuAD2: 50.0 points"
+        in on("a > none @ task=SQuAD2").reason
+    )
 
 
 def test_a_recipe_has_one_name_at_every_profile():
-    """The row with both, and that of distillation alone, have other labels at mini and at paper."""
-    (path,) = (path for path in notebook.find() if path.stem == "ghostbert_t04_ablation")
+    """The row with both, and that of distillation alone, have other labels at mini and
+    at paper."""
+    (path,) = (
+        path for path in notebook.find() if path.stem == "ghostbert_t04_ablation"
+    )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.planning(look=False):
         for scale, labels in names.items():
             rows = notebook.planned(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_rows(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
-                assert {row["model"] for row in own} == {label, "- DA & KD"}, (scale, recipe)
+                assert {row["model"] for row in own} == {label, "- DA & KD"}, (
+                    scale,
+                    recipe,
+                )
                 augmented = [
                     "augmented" in row["spec"].inputs["start"].inputs
                     for row in own
@@ -535,9 +647,15 @@ def test_slopes_with_other_weights_are_no_twins():
     line = " | ".join(shares) + " > value 0"
     cells = f"per decade :: {line}; straighter over the logarithm :: {line}"
     results, _ = judge(cells, made_up(shares))
-    assert [r.cell.slope for r in results] == ["per decade", "straighter over the logarithm"]
+    assert [r.cell.slope for r in results] == [
+        "per decade",
+        "straighter over the logarithm",
+    ]
     assert results[0].estimate.mean != results[1].estimate.mean
-    assert len(judge(f"per decade :: {line}; per decade :: {line}", made_up(shares))[0]) == 1
+    assert (
+        len(judge(f"per decade :: {line}; per decade :: {line}", made_up(shares))[0])
+        == 1
+    )
 
 
 def test_the_first_above_the_mean_of_the_others_is_in_points():
@@ -546,7 +664,9 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
     (result,), _ = judge(
         f"first above the others :: {' | '.join(shares)} > value 0", made_up(shares)
     )
-    assert result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
+    assert (
+        result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
+    )
     assert result.word == AGREES
 
 
@@ -572,8 +692,12 @@ def test_models_that_learned_nothing_decide_nothing(frame, why):
     assert found.estimate is None and found.ours == "–" and found.p is None
 
 
-@pytest.mark.parametrize("lost, runs, measured", [(1, 4, True), (2, 4, False), (2, 5, True)])
-def test_half_of_the_runs_of_a_model_that_learned_nothing_are_too_many(lost, runs, measured):
+@pytest.mark.parametrize(
+    "lost, runs, measured", [(1, 4, True), (2, 4, False), (2, 5, True)]
+)
+def test_half_of_the_runs_of_a_model_that_learned_nothing_are_too_many(
+    lost, runs, measured
+):
     rows = [("SST-2", "a", s, even(0.9), {}) for s in range(runs)]
     rows += [("SST-2", "b", s, even(0.5 if s < lost else 0.8), {}) for s in range(runs)]
     found = only("a > b", collected(*rows))
@@ -587,7 +711,10 @@ def test_half_of_the_runs_of_a_model_that_learned_nothing_are_too_many(lost, run
 
 @pytest.mark.parametrize(
     "whole, why",
-    [(59.0, ""), (61.0, "b stayed under half of the whole model's score on CoLA: 30.0 ")],
+    [
+        (59.0, ""),
+        (61.0, "b stayed under half of the whole model's score on CoLA: 30.0 "),
+    ],
 )
 def test_half_of_a_whole_models_score_is_the_floor(whole, why):
     """It is a number of the profile, and no record that happens to be there."""
@@ -611,8 +738,11 @@ def test_a_model_whose_failing_is_the_claim_may_fail():
 
 @pytest.mark.parametrize("where", ["", " @ task=SST-2/QQP"])
 def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
-    """Also where the cell names its tasks: one probe at chance is not the word on five."""
-    frame = pd.concat([made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")])
+    """Also where the cell names its tasks: one probe at chance is not the word on
+    five."""
+    frame = pd.concat(
+        [made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")]
+    )
     results, _ = judge(f"a > b{where}", frame)
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", True)]
     assert results[0].word == AGREES and results[0].estimate.n_tasks == 1
@@ -631,7 +761,9 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
     frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, task=t) for t in ("SST-2", "QQP")])
     results, _ = judge("a > b", frame, printed=table)
     assert [r.printed for r in results] == [2.0, 1.0, 3.0]
-    lame = pd.concat([made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")])
+    lame = pd.concat(
+        [made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")]
+    )
     assert judge("a > b", lame, printed=table)[0][0].printed == 1.0
 
 
@@ -642,7 +774,9 @@ def test_a_printed_mean_needs_those_very_tasks():
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
     assert value({("x", "A/B/C"): 1.0}, "A/B") is None
-    assert value({("x", "A/B"): 7.0, ("x", "A"): 1.0}, "A/B") == 7.0  # as the paper prints it
+    assert (
+        value({("x", "A/B"): 7.0, ("x", "A"): 1.0}, "A/B") == 7.0
+    )  # as the paper prints it
     assert value({("y", "A"): 1.0}, "A") is None
     assert value({("x", ""): 0.5}, "A/B") == 0.5  # an interest of all tasks
     assert value({("x", ""): 0.5, ("x", "A"): 1.5}, "A/B") == 1.0
@@ -650,7 +784,9 @@ def test_a_printed_mean_needs_those_very_tasks():
 
 def test_a_cell_without_rows_says_what_the_profile_lacks():
     frame = made_up({"a": 0.9, "b": 0.8})
-    results, _ = judge("a > b; a > z; a > b @ task=CoLA/RTE; a > b @ family=roberta", frame)
+    results, _ = judge(
+        "a > b; a > z; a > b @ task=CoLA/RTE; a > b @ family=roberta", frame
+    )
     assert [r.reason for r in results] == [
         "",
         "the profile mini has no row “z”",
@@ -670,7 +806,9 @@ def test_collapse_is_no_fault_where_it_is_measured_and_is_told_by_counts():
     frame = made_up({"a": 0.5, "b": 0.9})
     found = only("diverged :: a > b", frame)
     assert (found.word, found.estimate.mean) == (AGREES, 100)
-    assert found.ours == found.counts == "5 of 5 against 0 of 5" and found.collapsed == ""
+    assert (
+        found.ours == found.counts == "5 of 5 against 0 of 5" and found.collapsed == ""
+    )
     never = only("diverged :: b = value 0", frame)
     assert (never.word, never.ours) == (AGREES, "0 of 5")
     assert (never.estimate.low, never.estimate.high) == (0, 0)
@@ -694,7 +832,9 @@ def test_a_seed_in_which_one_model_collapsed_leaves_both():
     assert (found.estimate.n_seeds, found.estimate.mean) == (4, pytest.approx(10))
     assert found.collapsed == "1 of 5 runs of b collapsed"
     assert only("a > b", collected(*rows[:9])).collapsed == ""
-    both = rows + [("QQP", m, s, even(0.9 - 0.1 * (m == "b")), {}) for m in "ab" for s in range(5)]
+    both = rows + [
+        ("QQP", m, s, even(0.9 - 0.1 * (m == "b")), {}) for m in "ab" for s in range(5)
+    ]
     results, _ = judge("a > b", collected(*both))
     assert results[0].collapsed == "1 of 5 runs of b collapsed on SST-2"
 
@@ -708,7 +848,9 @@ def test_a_run_whose_loss_was_not_finite_collapsed():
     last = (frame["model"] == "b") & (frame["seed"] == 4)
     frame.loc[last, "run"].iloc[0].arrays = gone
     found = only("a > b", frame)
-    assert found.estimate.n_seeds == 4 and found.collapsed == "1 of 5 runs of b collapsed"
+    assert (
+        found.estimate.n_seeds == 4 and found.collapsed == "1 of 5 runs of b collapsed"
+    )
 
 
 def test_most_scores_that_are_ranked_differ():
@@ -719,7 +861,9 @@ def test_most_scores_that_are_ranked_differ():
         search = frame.assign(kind="search", **{"held_out.accuracy": list(scores)})
         return pd.concat([frame, search.drop(columns="accuracy")], ignore_index=True)
 
-    text = "rank correlation :: * [kind=student, task=each] over * [kind=search] > value 0"
+    text = (
+        "rank correlation :: * [kind=student, task=each] over * [kind=search] > value 0"
+    )
     assert only(text, rows(np.linspace(0.7, 0.9, 12))).word == AGREES
     tied = only(text, rows([0.7] * 4 + list(np.linspace(0.8, 0.9, 8))))
     assert (tied.word, tied.reason) == (NOT_MEASURED, "only 9 of 12 scores differ")
@@ -749,7 +893,13 @@ def test_a_measure_is_a_mean_over_seeds_and_its_region_a_value():
 def test_a_variance_is_a_ratio():
     rng = np.random.default_rng(0)
     rows = [
-        ("SST-2", model, seed, rng.permutation(900) < 900 * (0.8 + spread * (seed - 4.5)), {})
+        (
+            "SST-2",
+            model,
+            seed,
+            rng.permutation(900) < 900 * (0.8 + spread * (seed - 4.5)),
+            {},
+        )
         for model, spread in (("a", 0.001), ("b", 0.02))
         for seed in range(10)
     ]
@@ -794,13 +944,18 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
             told = lists.described(id, one.text)
-            assert told["sentence"] and told["short"] and "@" not in told["sentence"], (id, one)
+            assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
+                id,
+                one,
+            )
             assert not told["sentence"].endswith("."), told
             same = told["same_as"]
             if same:  # The other claim has this comparison, and counts it itself.
                 others = parsed(lists.claims()[same]["cells"])
                 assert same != id, told
-                assert any(not lists.described(same, each.text)["same_as"] for each in others)
+                assert any(
+                    not lists.described(same, each.text)["same_as"] for each in others
+                )
 
 
 def test_every_line_of_cells_is_a_cell_of_its_claim():
@@ -849,7 +1004,9 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = Setting(METRICS, "mini", effects).value(effects, "Ghost > Prune @ m=1", "SST-2/STS-B")
+    both = Setting(METRICS, "mini", effects).value(
+        effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
+    )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
     assert both == pytest.approx(sum(alone) / 2)
     for id in {row["claim"] for row in lists.lines("effects")}:
@@ -878,10 +1035,14 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
         return rows
 
     monkeypatch.setattr(lists, "lines", broken)
-    assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(before + 5)
+    assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(
+        before + 5
+    )
 
 
-def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(anywhere, tmp_path):
+def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
+    anywhere, tmp_path
+):
     """G28 is a comparison of G7: it has G7's seeds, and is counted there alone."""
     line = lists.claims()["G28"]
     assert [*source.by_seeds(line, "mini")] == [lists.seeds("G7")]

@@ -1,4 +1,5 @@
-"""The claims, the inconsistencies and the coverage under `data/published`, held to the tables.
+"""The claims, the inconsistencies and the coverage under `data/published`, held to the
+tables.
 
 `lib.page.checks` evaluates the formulas of these files.
 """
@@ -24,20 +25,24 @@ from lib.search import net
 
 NO_TABLE = ("cells", "claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()
-DEVIATIONS = set("data model schedule search control hardware unspecified implementation".split())
+DEVIATIONS = set(
+    "data model schedule search control hardware unspecified implementation".split()
+)
 KINDS = {"order", "difference", "ratio", "count", "trend", "shape", "statement"}
 ROLES = {"central", "finding", "arithmetic", "setting", "background"}
 
 
 @cache
 def checked():
-    """{id: (value, cells that it read)} of the claims that follow from printed cells."""
+    """{id: (value, cells that it read)} of the claims that follow from printed
+    cells."""
     found = {id: c for id, c in lists.claims().items() if c["check"]}
     return {id: checks.value(c["paper"], c["check"]) for id, c in found.items()}
 
 
 def touched(paper, table, column, row=None):
-    """The ids of the claims whose check reads one printed cell, or a column without a row."""
+    """The ids of the claims whose check reads one printed cell, or a column without a
+    row."""
     return [
         id
         for id, (_, cells) in checked().items()
@@ -51,7 +56,10 @@ def test_central_claims_come_first_and_are_those_of_their_own_file():
         wanted = [line for line in read("central") if line["paper"] == paper]
         found = read(f"{paper}/claims")
         for line, claim in zip(wanted, found[: len(wanted)], strict=True):
-            told = [claim[name] for name in ("id", "claim", "locator", "value", "role", "central")]
+            told = [
+                claim[name]
+                for name in ("id", "claim", "locator", "value", "role", "central")
+            ]
             asked = [line[name] for name in ("id", "claim", "locator", "published")]
             assert told == [*asked, "central", line["id"]]
         assert [c["role"] for c in found].count("central") == len(wanted)
@@ -70,27 +78,35 @@ def test_every_claim_is_whole(paper):
         assert rule in RULES and (rule == "none") == (c["role"] == "background"), c
         assert bool(c["margin"]) == (rule != "none"), c
         assert set(filter(None, c["artefact"].split("; "))) <= pages, c
-        alone = c["rule"].endswith(("no page has it", "to be made on the page of the frontier"))
+        alone = c["rule"].endswith(
+            ("no page has it", "to be made on the page of the frontier")
+        )
         assert c["artefact"] or rule == "none" or alone, c
         assert set(filter(None, c["deviations"].split("; "))) <= DEVIATIONS, c
         assert bool(c["deviations"]) == (c["role"] in ("central", "finding")), c
         assert not c["central"] or c["central"] in central, c
         assert bool(parsed(c["cells"])) == bool(c["cells"]), c
         if c["role"] == "finding":
-            assert c["cells"] or c["cannot"], (c["id"], "say what decides it, or why nothing can")
+            assert c["cells"] or c["cannot"], (
+                c["id"],
+                "say what decides it, or why nothing can",
+            )
 
 
 def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
     named = {id for i in read("inconsistencies") for id in i["claims"].split("; ")}
     for id, (found, _) in checked().items():
-        assert checks.agrees(found, lists.claims()[id]["value"]) or id in named, (id, found)
+        assert checks.agrees(found, lists.claims()[id]["value"]) or id in named, (
+            id,
+            found,
+        )
 
 
 def test_inconsistencies_are_computed_again():
     for line in checks.inconsistencies():
-        assert all(line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")), (
-            line
-        )
+        assert all(
+            line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
+        ), line
         printed = checks.number(line["printed"])
         if line["cell"]:
             assert checks.value(line["paper"], line["cell"])[0] == printed, line
@@ -98,7 +114,9 @@ def test_inconsistencies_are_computed_again():
         if line["how"]:
             assert checks.agrees(line["found"], line["recomputed"]), line
             assert checks.number(line["recomputed"]) != printed, line
-        assert set(filter(None, line["claims"].split("; "))) <= lists.claims().keys(), line
+        assert set(filter(None, line["claims"].split("; "))) <= lists.claims().keys(), (
+            line
+        )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +124,10 @@ def test_inconsistencies_are_computed_again():
     [
         ("open('x')", "name 'open' is not defined"),
         ("cell('table3', 'GhostBERT Avg. acc', '5/12')", "table3.csv has no row 5/12"),
-        ("setting('ghostbert_t03_pruned_vs_ghost', 'distil', 'train.rate')", "has train.rate at"),
+        (
+            "setting('ghostbert_t03_pruned_vs_ghost', 'distil', 'train.rate')",
+            "has train.rate at",
+        ),
     ],
 )
 def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
@@ -116,7 +137,11 @@ def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
 
 def test_every_printed_column_feeds_a_claim_or_says_why_not():
     told = {(c["paper"], c["table"], c["column"]): c for c in read("coverage")}
-    files = [(paper, path.stem) for paper in PAPERS for path in (PUBLISHED / paper).glob("*.csv")]
+    files = [
+        (paper, path.stem)
+        for paper in PAPERS
+        for path in (PUBLISHED / paper).glob("*.csv")
+    ]
     columns = [
         (*file, name)
         for file in files
@@ -143,8 +168,18 @@ def test_a_changed_number_names_the_claims_that_it_touches():
 SEED = int(os.environ.get("BREAK") or random.SystemRandom().randrange(10**6))
 NAMES = [row["Operation"] for row in read("efficientbert/table01_operations")]
 OPERATIONS = [name.lower().replace(" ", "_") for name in NAMES]
-FUNCTIONS = {"parameters": cost, "flops": cost, "ghost_parameters": cost, "ghost_flops": cost}
-FUNCTIONS |= {"attention_parameters": net, "ffn_parameters": net, "shares": gated, "masked": gated}
+FUNCTIONS = {
+    "parameters": cost,
+    "flops": cost,
+    "ghost_parameters": cost,
+    "ghost_flops": cost,
+}
+FUNCTIONS |= {
+    "attention_parameters": net,
+    "ffn_parameters": net,
+    "shares": gated,
+    "masked": gated,
+}
 
 
 @pytest.fixture
@@ -154,7 +189,8 @@ def rng(request):
 
 
 def holds(id):
-    """Whether a claim is computed and agrees; one whose formula cannot be evaluated does not."""
+    """Whether a claim is computed and agrees; one whose formula cannot be evaluated
+    does not."""
     try:
         return source.computed(lists.claims()[id]).word == "equal"
     except Exception:
@@ -163,15 +199,24 @@ def holds(id):
 
 @cache
 def whole():
-    """The ids of the claims on arithmetic and settings that hold while nothing is broken."""
+    """The ids of the claims on arithmetic and settings that hold while nothing is
+    broken."""
     lines = lists.claims().items()
-    return [id for id, line in lines if line["role"] in ("arithmetic", "setting") and holds(id)]
+    return [
+        id
+        for id, line in lines
+        if line["role"] in ("arithmetic", "setting") and holds(id)
+    ]
 
 
 def of(*functions):
     """The ids of those whose formula calls one of these functions."""
     formulas = {id: lists.claims()[id]["check"] for id in whole()}
-    return [id for id, text in formulas.items() if any(f"{name}(" in text for name in functions)]
+    return [
+        id
+        for id, text in formulas.items()
+        if any(f"{name}(" in text for name in functions)
+    ]
 
 
 def test_a_broken_setting_turns_the_claim_that_states_it(rng):
@@ -183,8 +228,8 @@ def test_a_broken_setting_turns_the_claim_that_states_it(rng):
 
 
 def break_setting(id, rng, patch):
-    """Change one of the settings that a formula reads in the Specs that `paper` makes. Returns what
-    was changed."""
+    """Change one of the settings that a formula reads in the Specs that `paper` makes.
+    Returns what was changed."""
     asked, setting = [], checks.setting
 
     def noted(*where, **labels):
@@ -205,7 +250,11 @@ def break_setting(id, rng, patch):
         for place in told if isinstance(told, list) else [told]:
             for name in names[:-1]:
                 place = place.get(name)
-            if names and isinstance(place, dict) and place.get("op", "ghost") == "ghost":
+            if (
+                names
+                and isinstance(place, dict)
+                and place.get("op", "ghost") == "ghost"
+            ):
                 patch.setitem(place, names[-1], value)
     return page, step, path, labels, value
 
@@ -227,13 +276,17 @@ def test_a_broken_operation_turns_the_claim_on_formulas(name, rng, monkeypatch):
 @pytest.mark.parametrize("what", FUNCTIONS)
 def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
     called = re.compile(f"[':]{what}'")
-    ids = [id for id in of("counted", "ours") if called.search(lists.claims()[id]["check"])]
+    ids = [
+        id for id in of("counted", "ours") if called.search(lists.claims()[id]["check"])
+    ]
     function, factor = getattr(FUNCTIONS[what], what), rng.uniform(1.1, 3)
 
     def broken(*at, **told):
         found = function(*at, **told)
         parts = found if isinstance(found, dict) else {"": found}
-        parts = {name: int(factor * part * 1000) / 1000 + 1 for name, part in parts.items()}
+        parts = {
+            name: int(factor * part * 1000) / 1000 + 1 for name, part in parts.items()
+        }
         return parts if isinstance(found, dict) else parts[""]
 
     monkeypatch.setattr(FUNCTIONS[what], what, broken)
@@ -241,13 +294,16 @@ def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
 
 
 def test_broken_cells_turn_the_claim_that_reads_them(rng):
-    """Cells that it reads, drawn one after another, become larger, smaller or as another one."""
+    """Cells that it reads, drawn one after another, become larger, smaller or as
+    another one."""
     ids = [id for id in of("") if checked()[id][1]]
     assert ids
     for id in ids:
         with pytest.MonkeyPatch.context() as patch:
             tries = (break_cell(id, rng, patch) for _ in range(100))
-            assert not all(holds(id) for _ in tries), f"{id} holds whatever its cells are"
+            assert not all(holds(id) for _ in tries), (
+                f"{id} holds whatever its cells are"
+            )
 
 
 def break_cell(id, rng, patch):
@@ -264,7 +320,8 @@ def break_cell(id, rng, patch):
 
 
 def test_every_settings_formula_and_count_claim_can_turn():
-    """No check is a sum of typed numbers: it reads cells, settings, rows or counts of this code."""
+    """No check is a sum of typed numbers: it reads cells, settings, rows or counts of
+    this code."""
     for id in of(""):
         ours = any(f"{name}(" in lists.claims()[id]["check"] for name in checks.OURS)
         assert ours or checked()[id][1], (id, lists.claims()[id]["check"])
@@ -276,4 +333,7 @@ def test_no_check_counts_rows_or_compares_a_text_with_itself():
         if line["role"] == "setting" and line["check"]:
             ours = any(f"{name}(" in line["check"] for name in checks.OURS)
             _, cells = checked()[id]
-            assert ours or len({(t, row) for t, _, row in cells}) > 1, (id, line["check"])
+            assert ours or len({(t, row) for t, _, row in cells}) > 1, (
+                id,
+                line["check"],
+            )

@@ -1,5 +1,6 @@
-"""Sweeps on a Ray cluster of two nodes, one of which is killed, and as jobs of Slurm: by stand-ins
-for its commands, and on a Slurm of this machine where its packages are installed."""
+"""Sweeps on a Ray cluster of two nodes, one of which is killed, and as jobs of Slurm:
+by stand-ins for its commands, and on a Slurm of this machine where its packages are
+installed."""
 
 import os
 import platform
@@ -57,7 +58,8 @@ def visible():
 
 @pytest.fixture
 def nodes():
-    """f(**options): a Ray cluster with a node, and one with these options. Returns (it, that)."""
+    """f(**options): a Ray cluster with a node, and one with these options. Returns (it,
+    that)."""
     pytest.importorskip("ray", reason=ABSENT)
     from ray.cluster_utils import Cluster
 
@@ -103,7 +105,9 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 
     killer = threading.Thread(target=kill)
     killer.start()
-    lost = make(specs, store, keep=True, backend=f"ray:{ray.address}", checkpoint_seconds=0.0)
+    lost = make(
+        specs, store, keep=True, backend=f"ray:{ray.address}", checkpoint_seconds=0.0
+    )
     killer.join()
     assert lost == {}
     attempts = {spec: store.find(spec).status["attempts"] for spec in specs}
@@ -115,7 +119,9 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
     ray, _ = nodes(num_gpus=1)
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    with closing(backends.open_executor(f"ray:{ray.address}", [Need(1, True)] * 4, 1)) as executor:
+    with closing(
+        backends.open_executor(f"ray:{ray.address}", [Need(1, True)] * 4, 1)
+    ) as executor:
         future = executor.submit(visible, need=Need(1, True))
         assert future.result() == ("0", str(tmp_path))
         assert executor.finished() == {future} and executor.slots == 1
@@ -145,10 +151,16 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Folder of stand-ins for Slurm's commands; `sbatch` keeps the scripts that it is given."""
+    """Folder of stand-ins for Slurm's commands; `sbatch` keeps the scripts that it is
+    given."""
     pytest.importorskip("submitit", reason=ABSENT)
     keep = f'cp "$1" {tmp_path}/$$.script; echo "Submitted batch job $$"'
-    for name, does in {"sbatch": keep, "srun": ":", "sacct": ":", "scancel": ":"}.items():
+    for name, does in {
+        "sbatch": keep,
+        "srun": ":",
+        "sacct": ":",
+        "scancel": ":",
+    }.items():
         put(tmp_path, f"bin/{name}", f"#!/bin/sh\n{does}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     return tmp_path
@@ -157,7 +169,9 @@ def slurm(tmp_path, monkeypatch):
 def test_a_job_asks_for_what_its_run_needs(slurm):
     few, many = Need(1, False, 1.2e9), Need(4, True, 5e9)
     told = "slurm:slurm_partition=night,timeout_min=90"
-    with closing(backends.open_executor(told, [few, many], 20, slurm / "logs")) as executor:
+    with closing(
+        backends.open_executor(told, [few, many], 20, slurm / "logs")
+    ) as executor:
         for need in (few, many):
             executor.submit(visible, need=need)
         assert executor.slots == 2
@@ -172,7 +186,9 @@ def test_a_job_asks_for_what_its_run_needs(slurm):
 
 
 def test_what_slurm_refuses_is_told(slurm, store):
-    put(slurm, "bin/sbatch", "#!/bin/sh\necho invalid partition >&2\nexit 1\n").chmod(0o755)
+    put(slurm, "bin/sbatch", "#!/bin/sh\necho invalid partition >&2\nexit 1\n").chmod(
+        0o755
+    )
     with pytest.raises(RuntimeError, match="invalid partition"):
         make([BACKBONE], store, backend="slurm:slurm_partition=nigth")
 
@@ -180,7 +196,13 @@ def test_what_slurm_refuses_is_told(slurm, store):
 def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
     pytest.importorskip("submitit", reason=ABSENT)
     bad, good = teacher(lr=1e9).with_seed(0), importance(teacher()).with_seed(0)
-    lost = make([bad, good, teacher().with_seed(1)], store, 2, True, backend="slurm:cluster=local")
+    lost = make(
+        [bad, good, teacher().with_seed(1)],
+        store,
+        2,
+        True,
+        backend="slurm:cluster=local",
+    )
     assert list(lost) == [bad] and lost[bad].startswith("FloatingPointError")
     assert list((store.runs / ".jobs").glob("*_log.out"))
     assert not make([bad], store, 1, backend="slurm:cluster=local") == {}
@@ -192,7 +214,9 @@ def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
 def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
     pytest.importorskip("submitit", reason=ABSENT)
     needs = [Need()] * 2
-    with closing(backends.open_executor("slurm:cluster=local", needs, 2, store.runs)) as executor:
+    with closing(
+        backends.open_executor("slurm:cluster=local", needs, 2, store.runs)
+    ) as executor:
         killed = executor.submit(os._exit, 1, need=Need())
         made = executor.submit(visible, need=Need())
         ended = set()
@@ -239,12 +263,15 @@ def ask(*words):
 
 @pytest.fixture
 def small_cluster(monkeypatch):
-    """A Slurm of this machine alone, without accounting: partitions low and high, of two cores."""
+    """A Slurm of this machine alone, without accounting: partitions low and high, of
+    two cores."""
     pytest.importorskip("submitit", reason=ABSENT)
     daemons = ["munged", "slurmctld", "slurmd"]
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
     if absent := [
-        name for name in [*daemons, "sbatch", "squeue"] if not shutil.which(name, path=path)
+        name
+        for name in [*daemons, "sbatch", "squeue"]
+        if not shutil.which(name, path=path)
     ]:
         pytest.skip(
             f"absent: {', '.join(absent)} (packages slurmd, slurmctld, slurm-client, munge)"
@@ -252,7 +279,10 @@ def small_cluster(monkeypatch):
     if os.getuid():
         pytest.skip("slurmd starts as root alone")
     monkeypatch.setenv("PATH", path)
-    at, ports = Path(tempfile.mkdtemp(prefix="slurm-")), []  # a short path, as sockets need it
+    at, ports = (
+        Path(tempfile.mkdtemp(prefix="slurm-")),
+        [],
+    )  # a short path, as sockets need it
     for _ in range(2):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -262,17 +292,34 @@ def small_cluster(monkeypatch):
         (at / name).mkdir()
     (at / "key").write_bytes(os.urandom(1024))
     (at / "key").chmod(0o400)
-    told = {"host": platform.node().partition(".")[0], "user": "root", "ports": ports, "at": at}
+    told = {
+        "host": platform.node().partition(".")[0],
+        "user": "root",
+        "ports": ports,
+        "at": at,
+    }
     monkeypatch.setenv("SLURM_CONF", str(put(at, "slurm.conf", CONFIG.format(**told))))
-    files = {"key": "key", "socket": "munge.socket", "pid": "munged.pid", "log": "munged.log"}
-    words = [f"--{name}-file={at}/{file}" for name, file in (files | {"seed": "seed"}).items()]
+    files = {
+        "key": "key",
+        "socket": "munge.socket",
+        "pid": "munged.pid",
+        "log": "munged.log",
+    }
+    words = [
+        f"--{name}-file={at}/{file}"
+        for name, file in (files | {"seed": "seed"}).items()
+    ]
     words = [word.replace("--socket-file", "--socket") for word in words]
     try:
         ask("munged", "--force", *words)
         ask("slurmctld")
         ask("slurmd")
         until(
-            lambda: "idle" in subprocess.run(["sinfo"], capture_output=True, text=True).stdout, 60
+            lambda: (
+                "idle"
+                in subprocess.run(["sinfo"], capture_output=True, text=True).stdout
+            ),
+            60,
         )
         yield at
     finally:
@@ -287,10 +334,11 @@ def small_cluster(monkeypatch):
 
 @pytest.mark.slow
 def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capfd):
-    """One job is cancelled, which is told, and one is preempted, which begins again by itself; the
-    next command makes what was cancelled. Nothing floods the terminal.
-    """
-    assert subprocess.run(["sacct"], capture_output=True).returncode  # there is no accounting
+    """One job is cancelled, which is told, and one is preempted, which begins again by
+    itself; the next command makes what was cancelled. Nothing floods the terminal."""
+    assert subprocess.run(
+        ["sacct"], capture_output=True
+    ).returncode  # there is no accounting
     make([BACKBONE], store, keep=True)
     slow, other = (teacher(rows=1280, epochs=6).with_seed(seed) for seed in (0, 1))
     backend = "slurm:slurm_partition=low,timeout_min=30"
@@ -305,7 +353,13 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
             jobs[number] = log
         seen.append(len(jobs))
         ask("scancel", min(jobs, key=int))  # the first, which is `slow`
-        ask("sbatch", "--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
+        ask(
+            "sbatch",
+            "--partition=high",
+            "--exclusive",
+            "--output=/dev/null",
+            "--wrap=sleep 5",
+        )
 
     watch = threading.Thread(target=disturb)
     watch.start()
@@ -313,7 +367,10 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     watch.join()
     assert seen == [2] and list(lost) == [slow], lost
     assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
-    assert store.state(slow)["state"] == "died" and store.find(other).status["attempts"] == 2
+    assert (
+        store.state(slow)["state"] == "died"
+        and store.find(other).status["attempts"] == 2
+    )
     assert make([slow, other], store, 2, True, backend=backend) == {}
     assert capfd.readouterr().err.count("\n") <= 3
     equal_to_a_serial_sweep(store, [slow, other], tmp_path)

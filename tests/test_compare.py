@@ -1,6 +1,5 @@
-"""Columns of tables: the metric, split and title that a paper prints, in scores, averages and
-pairs; what "best" goes by.
-"""
+"""Columns of tables: the metric, split and title that a paper prints, in scores,
+averages and pairs; what "best" goes by."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,9 +20,8 @@ RNG = np.random.default_rng(0)
 
 
 def scored(task, model, seed, splits):
-    """A row as collected, of {split: (logits, labels)}, with the metrics that a run on the task
-    has.
-    """
+    """A row as collected, of {split: (logits, labels)}, with the metrics that a run on
+    the task has."""
     arrays, told = {}, {}
     for split, (logits, labels) in splits.items():
         arrays["predictions" if split == "dev" else f"predictions_{split}"] = {
@@ -36,7 +34,14 @@ def scored(task, model, seed, splits):
         told |= {before + name: value for name, value in found.items()}
     run = holding(name=f"{task}/{model}/{seed}")
     run.arrays, run.metrics = arrays.__getitem__, told
-    return {"task": task, "model": model, "seed": seed, "run": run, "state": "finished", **told}
+    return {
+        "task": task,
+        "model": model,
+        "seed": seed,
+        "run": run,
+        "state": "finished",
+        **told,
+    }
 
 
 def classes(right, count=400, kinds=2, seed=0):
@@ -58,19 +63,30 @@ PRINTED = grids.metrics("paper", efficientbert.COLUMNS)
 @pytest.fixture(scope="module")
 def frame():
     rows = []
-    for model, (right, noise) in {"EfficientBERT": (0.9, 0.5), "Base Model": (0.8, 1.0)}.items():
+    for model, (right, noise) in {
+        "EfficientBERT": (0.9, 0.5),
+        "Base Model": (0.8, 1.0),
+    }.items():
         for seed in (0, 1, 2):
             other = classes(right - 0.2, kinds=3, seed=9)
             halves = {"dev": classes(right, kinds=3), "dev_mm": other}
             rows.append(scored("MNLI", model, seed, halves))
-            rows += [scored(task, model, seed, {"dev": classes(right)}) for task in ("MRPC", "QQP")]
+            rows += [
+                scored(task, model, seed, {"dev": classes(right)})
+                for task in ("MRPC", "QQP")
+            ]
             rows.append(scored("STS-B", model, seed, {"dev": values(noise)}))
     return pd.DataFrame(rows)
 
 
 def test_a_table_shows_and_averages_the_printed_metrics(frame):
     cells = compare.by_task(frame, PRINTED, "here")["EfficientBERT"]
-    row = frame[frame["model"] == "EfficientBERT"].set_index("task").groupby("task").first()
+    row = (
+        frame[frame["model"] == "EfficientBERT"]
+        .set_index("task")
+        .groupby("task")
+        .first()
+    )
     meant = {
         "MNLI-m": row["accuracy"]["MNLI"],
         "MNLI-mm": row["dev_mm.accuracy"]["MNLI"],
@@ -87,29 +103,48 @@ def test_a_table_shows_and_averages_the_printed_metrics(frame):
 
 
 def test_cells_of_a_table_differ_as_pairs_do(frame):
-    """A seed that one model of a width alone has compares with nothing, and is left out."""
-    lone = frame["model"].eq("Base Model") & frame["seed"].eq(2) & frame["task"].eq("QQP")
+    """A seed that one model of a width alone has compares with nothing, and is left
+    out."""
+    lone = (
+        frame["model"].eq("Base Model") & frame["seed"].eq(2) & frame["task"].eq("QQP")
+    )
     lean = pd.concat([frame[~lone].assign(m=3), frame.assign(m=1)])
     for told, n in ((frame[~lone], 2), (frame, 3)):
         table = compare.by_task(told, PRINTED, "here")
-        cells = [table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")]
+        cells = [
+            table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")
+        ]
         assert [cell[-3:] for cell in cells] == [f"({n})"] * 2
         assert table["EfficientBERT"]["here", "MRPC"].endswith("(3)")
         assert {cells["here", "average"][-3:] for cells in table.values()} == {f"({n})"}
         means = [float(cell.split()[0]) for cell in cells]
-        pairs = compare.pairs(told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED)
-        assert means[0] - means[1] == pytest.approx(stats.paired_difference(pairs).mean, abs=0.1)
+        pairs = compare.pairs(
+            told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
+        )
+        assert means[0] - means[1] == pytest.approx(
+            stats.paired_difference(pairs).mean, abs=0.1
+        )
     found = compare.by_task(lean, PRINTED, "here")
-    assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == ["(2)", "(3)"]
-    apart = frame[frame["seed"].eq(0) == frame["model"].eq("Base Model")]  # no seed in common
+    assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
+        "(2)",
+        "(3)",
+    ]
+    apart = frame[
+        frame["seed"].eq(0) == frame["model"].eq("Base Model")
+    ]  # no seed in common
     found = compare.by_task(apart, PRINTED, "here")
-    assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == ["(2)", "(1)"]
+    assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == [
+        "(2)",
+        "(1)",
+    ]
 
 
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "EfficientBERT", "Base Model"
     found = compare.difference(*both, grids.metrics("paper", efficientbert.COLUMNS))
-    means = compare.average(compare.points(frame, PRINTED)).groupby("model")["score"].mean()
+    means = (
+        compare.average(compare.points(frame, PRINTED)).groupby("model")["score"].mean()
+    )
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
     assert found.mean != pytest.approx(
@@ -121,14 +156,18 @@ def test_both_correlations_are_columns_and_share_their_rows(frame):
     of, names = grids.metrics("paper", nas.COLUMNS), ["STS-B Pearson", "STS-B Spearman"]
     shown = compare.by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
-    pairs = compare.pairs(frame[frame["task"] == "STS-B"], "EfficientBERT", "Base Model", of)
+    pairs = compare.pairs(
+        frame[frame["task"] == "STS-B"], "EfficientBERT", "Base Model", of
+    )
     told = [(p.task, p.metric) for p in pairs[:2]]
     assert told == list(zip(names, ("pearson", "spearman"), strict=True))
     pairs = pairs[1::2]
     twice = [replace(p, task=name) for p in pairs for name in ("a", "b")]
     one, both = stats.paired_difference(pairs), stats.paired_difference(twice)
     # no new rows, no narrower interval
-    assert (one.mean, one.low, one.high) == pytest.approx((both.mean, both.low, both.high))
+    assert (one.mean, one.low, one.high) == pytest.approx(
+        (both.mean, both.low, both.high)
+    )
 
 
 def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
@@ -143,19 +182,23 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
 
 
 def test_what_the_papers_print():
-    """Section 6.3 of the NAS report, the test columns of EfficientBERT, GhostBERT's Table 7,
-    BERMo's Table 2.
-    """
+    """Section 6.3 of the NAS report, the test columns of EfficientBERT, GhostBERT's
+    Table 7, BERMo's Table 2."""
 
     def shown(columns, profile_name="paper"):
         return {
-            c.title: c.key for own in grids.metrics(profile_name, columns).values() for c in own
+            c.title: c.key
+            for own in grids.metrics(profile_name, columns).values()
+            for c in own
         }
 
     for columns, printed in (
         ((), {"MNLI": "accuracy", "QQP": "accuracy", "MRPC": "accuracy"}),
         ((), {"STS-B": "spearman", "CoLA": "matthews"}),
-        (efficientbert.COLUMNS, {"MNLI-mm": "dev_mm.accuracy", "QQP": "f1", "MRPC": "f1"}),
+        (
+            efficientbert.COLUMNS,
+            {"MNLI-mm": "dev_mm.accuracy", "QQP": "f1", "MRPC": "f1"},
+        ),
         (efficientbert.COLUMNS, {"STS-B": "spearman"}),
         (efficientbert.DEV_COLUMNS, {"MRPC": "f1"}),
         (nas.COLUMNS, {"QQP F1": "f1", "MRPC F1": "f1", "CoLA": "matthews"}),
@@ -206,7 +249,10 @@ def test_efficientbert_selects_as_its_code_does(task, names, anywhere):
     spec = efficientbert.student("paper", task, "EfficientBERT")
     for each in (spec, spec.inputs["teacher"]):
         assert each.args["train"].get("select_by") == names
-    assert "select_by" not in efficientbert.student("toy", "CoLA", "EfficientBERT").args["train"]
+    assert (
+        "select_by"
+        not in efficientbert.student("toy", "CoLA", "EfficientBERT").args["train"]
+    )
     by = ("pearson", "spearman") if task == "STS-B" else ()
     assert nas.paced(nas.PREDICTION, "paper", task).select_by == by
 
@@ -237,7 +283,11 @@ def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
 def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
     labels = (np.arange(400) % 4 > 0).astype(int)
     run = answers(0.5)
-    arrays = {"labels": labels, "index": np.arange(400), "logits": np.eye(2)[np.ones(400, int)]}
+    arrays = {
+        "labels": labels,
+        "index": np.arange(400),
+        "logits": np.eye(2)[np.ones(400, int)],
+    }
     run.arrays = lambda _: arrays
     found = compare.level(run, ONE)
     assert found.constant and found.collapsed and found.score == 75
@@ -258,13 +308,16 @@ def test_the_chance_of_other_metrics(metric, chance):
     assert found.chance == pytest.approx(chance) and not found.collapsed
 
 
-@pytest.mark.parametrize("spared, n", [((False, False), 1), ((True, False), 2), ((True, True), 3)])
+@pytest.mark.parametrize(
+    "spared, n", [((False, False), 1), ((True, False), 2), ((True, True), 3)]
+)
 def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n):
     """Seed 0 is sound, in seed 1 the first model collapsed, in seed 2 the second."""
 
     def rows(*right):
         return [
-            {"task": "SST-2", "seed": seed, "run": answers(each)} for seed, each in enumerate(right)
+            {"task": "SST-2", "seed": seed, "run": answers(each)}
+            for seed, each in enumerate(right)
         ]
 
     both = rows(0.9, 0.5, 0.9), rows(0.8, 0.8, 0.5)

@@ -22,14 +22,23 @@ SPECIAL = CLS, SEP = 1, 2
     ],
 )
 def test_paragraphs_and_documents(tmp_path, text):
-    assert list(texts.read([put(tmp_path, "a.txt", text)])) == [["A b .", "C ."], ["D é ."]]
+    assert list(texts.read([put(tmp_path, "a.txt", text)])) == [
+        ["A b .", "C ."],
+        ["D é ."],
+    ]
 
 
 def test_several_files_and_short_documents(tmp_path):
     given = {"a.txt": "A\nB\nC\nD\nE\n\nF", "b.txt": "G\n", "c.txt": ""}
     paths = [put(tmp_path, *file) for file in given.items()]
     assert list(texts.read(paths)) == [["A", "B", "C", "D", "E"], ["F"], ["G"]]
-    assert list(texts.read(paths, most=2)) == [["A", "B"], ["C", "D"], ["E"], ["F"], ["G"]]
+    assert list(texts.read(paths, most=2)) == [
+        ["A", "B"],
+        ["C", "D"],
+        ["E"],
+        ["F"],
+        ["G"],
+    ]
 
 
 # ---- Pairs: token 1000 d + i is the i-th of document d, from 1 ----
@@ -51,7 +60,9 @@ def test_a_document_gives_one_pair_with_part_of_another():
     for first, second in rows:
         assert (len(first), len(second)) == (63, 62)  # 125 tokens, the longer cut first
         for part in (first, second):
-            assert part == list(range(part[0], part[0] + len(part)))  # cut at both ends alone
+            assert part == list(
+                range(part[0], part[0] + len(part))
+            )  # cut at both ends alone
     # a coin for each token: 13.5 of 27 go off the front
     assert 5 < np.mean([first[0] % 1000 for first, _ in rows]) < 22
 
@@ -70,7 +81,11 @@ def test_epochs_are_recycled():
     assert rows(0) != rows(1) and rows(0) != rows(0, seed=1)
 
 
-@given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.integers(5, 40), st.integers(0, 3))
+@given(
+    st.lists(st.integers(1, 60), min_size=2, max_size=6),
+    st.integers(5, 40),
+    st.integers(0, 3),
+)
 @settings(max_examples=100, deadline=None)
 def test_any_lengths_give_full_pairs(lengths, longest, seed):
     rows = list(map(parts, pairs(world(*lengths), SPECIAL, longest, seed, 0)))
@@ -82,9 +97,13 @@ def test_any_lengths_give_full_pairs(lengths, longest, seed):
         assert len(first) + len(second) == min(whole, longest - 3)
 
 
-@pytest.mark.parametrize(("documents", "longest"), [([[1]], 128), ([], 128), ([[1], [2]], 4)])
+@pytest.mark.parametrize(
+    ("documents", "longest"), [([[1]], 128), ([], 128), ([[1], [2]], 4)]
+)
 def test_too_little_to_pair(documents, longest):
-    with pytest.raises(ValueError, match="expected at least two of both; fix: put blank lines"):
+    with pytest.raises(
+        ValueError, match="expected at least two of both; fix: put blank lines"
+    ):
         list(pairs(documents, SPECIAL, longest, 0, 0))
 
 
@@ -93,4 +112,6 @@ def test_wikipedia():
     if not path.is_file():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
     documents = list(texts.read([path]))
-    assert sum(map(len, documents)) + len(documents) - 1 == 6351  # lines, blank ones between
+    assert (
+        sum(map(len, documents)) + len(documents) - 1 == 6351
+    )  # lines, blank ones between

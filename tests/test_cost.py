@@ -1,4 +1,5 @@
-"""Every FLOPs and parameter cell of GhostBERT, and the counts against PyTorch and transformers."""
+"""Every FLOPs and parameter cell of GhostBERT, and the counts against PyTorch and
+transformers."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -33,15 +34,18 @@ def width(text):
     return int(text.split("/")[0])
 
 
-BASES = {"BERT": "bert-base", "RoBERTa": "roberta-base", "ELECTRA-small": "electra-small"}
+BASES = {
+    "BERT": "bert-base",
+    "RoBERTa": "roberta-base",
+    "ELECTRA-small": "electra-small",
+}
 BASES |= {"BERT-base": "bert-base", "RoBERTa-base": "roberta-base"}
 BASES |= {"TinyBERT6": "tinybert-6", "TinyBERT4": "tinybert-4"}
 
 
 def by_model(name):
-    """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape
-    here.
-    """
+    """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that
+    have no shape here."""
     shape = BASES.get(name.split(" ")[0].removeprefix("Ghost"))
     if shape and name.startswith("Ghost"):
         return SHAPES[shape], width(name.split("m = ")[1]), DEFAULT
@@ -63,7 +67,9 @@ def cells():
             P: shown(parameters(shape, heads, ghost), "M params"),
         }
         for column, value in computed.items():
-            found.append((name, row, prefix + column, str(line[prefix + column]), value))
+            found.append(
+                (name, row, prefix + column, str(line[prefix + column]), value)
+            )
 
     for name in ("table1", "table2"):
         for _, line in table("ghostbert", name).iterrows():
@@ -81,7 +87,12 @@ def cells():
             add(name, line["Position"], line, by_position(line["Position"]))
     for _, line in table("ghostbert", "table10").iterrows():
         ghost = DEFAULT if line["Model"] == "Ghost" else None
-        add("table10", f"{line['m']} {line['Model']}", line, (BERT, width(line["m"]), ghost))
+        add(
+            "table10",
+            f"{line['m']} {line['Model']}",
+            line,
+            (BERT, width(line["m"]), ghost),
+        )
 
     twelve = Ghost("dwconv", ("o", "ffn2"), 3, features=12)
     more = (ghost_parameters(BERT, twelve, 12), ghost_flops(BERT, twelve, 12))
@@ -105,7 +116,10 @@ def cells():
     for name, values in single.items():
         frame = table("ghostbert", name)
         printed = frame.set_index(frame.columns[0])["value"]
-        found += [(name, row, "value", str(printed[row]), value) for row, value in values.items()]
+        found += [
+            (name, row, "value", str(printed[row]), value)
+            for row, value in values.items()
+        ]
     return found
 
 
@@ -118,9 +132,13 @@ MISSES = {
 
 
 @pytest.mark.parametrize(
-    "name, row, column, printed, computed", CELLS, ids=[" | ".join(c[:3]) for c in CELLS]
+    "name, row, column, printed, computed",
+    CELLS,
+    ids=[" | ".join(c[:3]) for c in CELLS],
 )
-def test_a_printed_cell_matches_or_is_a_known_miss(name, row, column, printed, computed):
+def test_a_printed_cell_matches_or_is_a_known_miss(
+    name, row, column, printed, computed
+):
     miss = MISSES.get((name, row, column))
     if miss is None:
         assert computed == printed
@@ -131,13 +149,16 @@ def test_a_printed_cell_matches_or_is_a_known_miss(name, row, column, printed, c
 
 def test_every_known_miss_is_a_cell_and_listed_once():
     assert set(MISSES) <= {cell[:3] for cell in CELLS}
-    # 14 + 16 model rows, 8 in Table 3 and 10, 8 in Table 5, 6 in Tables 6 and 11: two cells each
+    # 14 + 16 model rows, 8 in Table 3 and 10, 8 in Table 5, 6 in Tables 6 and 11: two
+    # cells each
     assert len(CELLS) == 2 * (14 + 16 + 8 + 8 + 8 + 6 + 6) + 4 + 4
 
 
 def test_extra_parameters_and_operations_of_the_default_ghosts():
     assert ghost_parameters(BERT, DEFAULT) == 55_296
-    assert ghost_parameters(BERT, DEFAULT, heads=1) == 55_296  # one shared kernel, whatever is kept
+    assert (
+        ghost_parameters(BERT, DEFAULT, heads=1) == 55_296
+    )  # one shared kernel, whatever is kept
     assert ghost_flops(BERT, DEFAULT) == 14_155_776
     assert ghost_parameters(SHAPES["electra-small"], DEFAULT) == 18_432
     assert parameters(BERT, ghost=DEFAULT) == 109_539_074
@@ -148,24 +169,30 @@ def test_distinct_kernels_follow_the_formula_of_appendix_b4():
     layers, d, n, k = 12, 768, 128, 3
     for kept, features in ((1, 4), (3, 2), (12, 12)):
         ghost = Ghost("dwconv", ("o", "ffn2"), k, features=features)
-        assert ghost_parameters(BERT, ghost, kept) == 2 * layers * kept * features * d * k
-        assert ghost_flops(BERT, ghost, kept, n) == 4 * layers * kept * features * n * d * k
+        assert (
+            ghost_parameters(BERT, ghost, kept) == 2 * layers * kept * features * d * k
+        )
+        assert (
+            ghost_flops(BERT, ghost, kept, n)
+            == 4 * layers * kept * features * n * d * k
+        )
 
 
 def model_of(shape, labels=2):
-    """A random transformers classifier of this shape with eager attention, on the current
-    device.
-    """
+    """A random transformers classifier of this shape with eager attention, on the
+    current device."""
     return AutoModelForSequenceClassification.from_config(
         configuration(shape, num_labels=labels), attn_implementation="eager"
     ).eval()
 
 
 def cut(model, shape, heads):
-    """Random dense layers of the widths that M heads leave; transformers infers the number of
-    heads.
-    """
-    keep, neurons = heads * shape.hidden // shape.heads, heads * shape.ffn // shape.heads
+    """Random dense layers of the widths that M heads leave; transformers infers the
+    number of heads."""
+    keep, neurons = (
+        heads * shape.hidden // shape.heads,
+        heads * shape.ffn // shape.heads,
+    )
     for layer in arrange(model).base_model.encoder.layer:
         if shape.family == "mpnet":
             layer.attention.self.columns = torch.arange(heads)
@@ -231,16 +258,27 @@ def convolution(kind, position, shape, heads, tokens, k):
         channels = size if position == "v" else shape.hidden
         channels = heads * shape.ffn // shape.heads if position == "ffn1" else channels
         wide = tokens if position == "qk" else channels
-        return nn.Conv2d(*one, k, padding=k // 2, bias=False), torch.zeros(1, one[0], tokens, wide)
+        return nn.Conv2d(*one, k, padding=k // 2, bias=False), torch.zeros(
+            1, one[0], tokens, wide
+        )
     if position == "v":  # a channel of "dwconv" sees its like in every kept head
         each, length = (tokens, size) if kind == "conv1d_f" else (size, tokens)
         inputs, outputs, groups = kept * each, rest * each, size
     else:
-        channels = heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
-        inputs, length = (tokens, channels) if kind == "conv1d_f" else (channels, tokens)
+        channels = (
+            heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
+        )
+        inputs, length = (
+            (tokens, channels) if kind == "conv1d_f" else (channels, tokens)
+        )
         outputs, groups = inputs, channels
     module = nn.Conv1d(
-        inputs, outputs, k, padding=k // 2, groups=groups if kind == "dwconv" else 1, bias=False
+        inputs,
+        outputs,
+        k,
+        padding=k // 2,
+        groups=groups if kind == "dwconv" else 1,
+        bias=False,
     )
     return module, torch.zeros(1, inputs, length)
 
@@ -262,7 +300,10 @@ def test_a_ghost_costs_what_its_convolution_costs(kind, position, heads, tokens,
     with FlopCounterMode(display=False) as counter:
         module(x)
     assert ghost_parameters(shape, ghost, heads, tokens) == shape.layers * count(module)
-    assert ghost_flops(shape, ghost, heads, tokens) == shape.layers * counter.get_total_flops()
+    assert (
+        ghost_flops(shape, ghost, heads, tokens)
+        == shape.layers * counter.get_total_flops()
+    )
 
 
 def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
@@ -270,12 +311,20 @@ def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
     pruned = parameters(BERT, 1)
     after_v, after_qk = Ghost("dwconv", ("v",), 3), Ghost("conv2d", ("qk",), 3)
     output = layers * d * (d - cut_to)  # columns of the output projection that stay
-    value = layers * (d + 1) * (d - cut_to)  # rows of the value projection, with their biases
+    value = (
+        layers * (d + 1) * (d - cut_to)
+    )  # rows of the value projection, with their biases
     assert parameters(BERT, 1, after_v) == pruned + output + layers * 704 * 3
     assert parameters(BERT, 1, after_qk) == pruned + output + value + layers * 99
     n, rest = 128, d - cut_to
-    projections, maps, convolutions = 2 * (2 * n * d * rest), 2 * n * n * rest, 2 * n * n * 99
-    more = [flops(BERT, n, 1, ghost) - flops(BERT, n, 1) for ghost in (after_qk, after_v)]
+    projections, maps, convolutions = (
+        2 * (2 * n * d * rest),
+        2 * n * n * rest,
+        2 * n * n * 99,
+    )
+    more = [
+        flops(BERT, n, 1, ghost) - flops(BERT, n, 1) for ghost in (after_qk, after_v)
+    ]
     assert more[0] == layers * (projections + maps + convolutions)
     assert more[1] == layers * (2 * n * d * rest + 2 * n * 704 * 3)
 
@@ -307,7 +356,9 @@ def test_impossible_widths_conventions_and_shapes_are_refused():
         "1 to 4": lambda: flops(SHAPES["electra-small"], heads=12),
         "folds": lambda: parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2),
         "'true', 'ghostbert'": lambda: flops(BERT, convention="nominal"),
-        "not a multiple of its 5 heads": lambda: Shape("bert", 2, 48, 5, *small[2:], 48),
+        "not a multiple of its 5 heads": lambda: Shape(
+            "bert", 2, 48, 5, *small[2:], 48
+        ),
     }.items():
         with pytest.raises(ValueError, match=message):
             refused()
@@ -323,7 +374,11 @@ def averages(name):
         if any(s.is_nan() for s in scores):
             continue
         mean = (sum(scores) / len(scores)).quantize(Decimal("0.1"), ROUND_HALF_UP)
-        row = f"{line['m']} k={line['Kernel Size']}" if name == "table9" else str(line.iloc[0])
+        row = (
+            f"{line['m']} k={line['Kernel Size']}"
+            if name == "table9"
+            else str(line.iloc[0])
+        )
         yield row, str(line["Avg."]), str(mean)
 
 
@@ -347,6 +402,10 @@ def test_rows_printed_twice_agree():
         assert list(six[column]) == list(eleven[column])
     assert list(six["Avg. acc"]) == list(eleven["Avg."])
     three, nine = table("ghostbert", "table3"), table("ghostbert", "figure3")
-    assert list(three["GhostBERT Avg. acc"]) == list(ten[ten["Model"] == "Ghost"]["Avg."])
-    assert list(three["Pruned BERT Avg. acc"]) == list(ten[ten["Model"] == "Prune"]["Avg."])
+    assert list(three["GhostBERT Avg. acc"]) == list(
+        ten[ten["Model"] == "Ghost"]["Avg."]
+    )
+    assert list(three["Pruned BERT Avg. acc"]) == list(
+        ten[ten["Model"] == "Prune"]["Avg."]
+    )
     assert list(nine["Average Score"]) == list(table("ghostbert", "table9")["Avg."])

@@ -1,4 +1,5 @@
-"""Damaged files, for all readers: errors name the file, the place, what is allowed and the fix."""
+"""Damaged files, for all readers: errors name the file, the place, what is allowed and
+the fix."""
 
 import gzip
 import json
@@ -27,9 +28,15 @@ DIGITS = {TEST_IMAGES: IMAGES, TEST_LABELS: LABELS}
 DIGITS |= {name.replace("t10k", "train"): body for name, body in DIGITS.items()}
 # {file: (good contents, what reads its folder)}
 READERS = {
-    "RTE/train.tsv": (PAIR + "0\ta\tb\t1\n1\tc\td\t0\n", lambda root: read.load("RTE", root)),
+    "RTE/train.tsv": (
+        PAIR + "0\ta\tb\t1\n1\tc\td\t0\n",
+        lambda root: read.load("RTE", root),
+    ),
     "past_present.txt": (PROBE, lambda root: read.load("Tense", root)),
-    "dev-v1.1.json": (json.dumps(ONE, indent=1), lambda root: read.load("SQuAD1", root)),
+    "dev-v1.1.json": (
+        json.dumps(ONE, indent=1),
+        lambda root: read.load("SQuAD1", root),
+    ),
     "x.conllu": (TREES, lambda root: treebank.read(root / "x.conllu")),
     "a.txt": ("one\ntwo\n\nthree\n", lambda root: list(texts.read([root / "a.txt"]))),
     TEST_IMAGES: (IMAGES, lambda root: digits.load(root)),
@@ -77,7 +84,11 @@ def test_another_encoding_is_named(tmp_path, name):
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize(
     "change",
-    [lambda text: "\ufeff" + text, lambda text: text.replace("\n", "\r\n"), lambda t: t + "\n \n"],
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda t: t + "\n \n",
+    ],
     ids=["mark", "crlf", "blank end"],
 )
 def test_the_same_rows_whatever_the_form(tmp_path, name, change):
@@ -88,12 +99,16 @@ def test_the_same_rows_whatever_the_form(tmp_path, name, change):
     if isinstance(plain, list):
         assert found == plain
     else:
-        assert {k: rows(v) for k, v in found.items()} == {k: rows(v) for k, v in plain.items()}
+        assert {k: rows(v) for k, v in found.items()} == {
+            k: rows(v) for k, v in plain.items()
+        }
 
 
 @pytest.mark.parametrize("name", READERS)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     at=st.integers(0, 2400),
@@ -113,16 +128,30 @@ def test_any_damage_is_read_or_refused(tmp_path, name, at, cut, new):
     except ValueError as error:
         said = str(error)
         assert str(tmp_path) in said and "; expected " in said and "; fix: " in said
-        assert name not in TEXTS or re.match(rf"{re.escape(str(tmp_path / name))}: ?\S", said)
+        assert name not in TEXTS or re.match(
+            rf"{re.escape(str(tmp_path / name))}: ?\S", said
+        )
 
 
 SCORED = PAIR.replace("label", "score")
 PARTS = ("tr", "va", "te")
 NO_TREE = "no tree before this line; expected 10 cells"
 FILES = [
-    ("RTE/train.tsv", PAIR + "0\ta\tb\t1\n1\ta\tb\n", r":3: 3 field\(s\) in '1 .*; expected 4 as"),
-    ("RTE/train.tsv", PAIR + "0\ta\tb\tc\t1\n", r":2: 5 field\(s\).*expected 4.*separators"),
-    ("RTE/train.tsv", PAIR + "0\ta\tb\tentails\n", ":2: label 'entails'; expected entailment, n"),
+    (
+        "RTE/train.tsv",
+        PAIR + "0\ta\tb\t1\n1\ta\tb\n",
+        r":3: 3 field\(s\) in '1 .*; expected 4 as",
+    ),
+    (
+        "RTE/train.tsv",
+        PAIR + "0\ta\tb\tc\t1\n",
+        r":2: 5 field\(s\).*expected 4.*separators",
+    ),
+    (
+        "RTE/train.tsv",
+        PAIR + "0\ta\tb\tentails\n",
+        ":2: label 'entails'; expected entailment, n",
+    ),
     ("RTE/train.tsv", PAIR + "0\ta\tb\t-1\n", ":2: label '-1'"),
     (
         "RTE/train.tsv",
@@ -133,23 +162,46 @@ FILES = [
     ("RTE/train.tsv", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
     ("RTE/train.tsv", PAIR, ":1: no rows"),
     ("RTE/train.tsv", "", ": no rows; expected a header line"),
-    ("RTE/train.tsv", "0\ta\tb\t1\n", ":1: .*without sentence1, sentence2, label; .*header line"),
+    (
+        "RTE/train.tsv",
+        "0\ta\tb\t1\n",
+        ":1: .*without sentence1, sentence2, label; .*header line",
+    ),
     ("RTE/train.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
     ("CoLA/train.tsv", "gj04\t1\t\tA.\ngj04\t1\tB.\n", r":2: 3 field\(s\).*expected 4"),
     ("CoLA/train.tsv", "gj04\t1\t\t\n", ":1: nothing in a cell"),
-    ("STS-B/train.tsv", SCORED + "0\ta\tb\t5.001\n", ":2: label '5.001'; expected a score from 0"),
+    (
+        "STS-B/train.tsv",
+        SCORED + "0\ta\tb\t5.001\n",
+        ":2: label '5.001'; expected a score from 0",
+    ),
     ("STS-B/train.tsv", SCORED + "0\ta\tb\t-0.2\n", ":2: label '-0.2'"),
     ("STS-B/train.tsv", SCORED + "0\ta\tb\tnan\n", ":2: label 'nan'"),
-    ("QQP/train.tsv", "question1\tquestion2\tis_duplicate\n\t\t1\n", ":2: nothing in a cell"),
+    (
+        "QQP/train.tsv",
+        "question1\tquestion2\tis_duplicate\n\t\t1\n",
+        ":2: nothing in a cell",
+    ),
     (
         "past_present.txt",
         f"{PROBE}xx\tPAST\tShe .\n",
         "2 train, 1 dev, 1 test of 5 rows; expected tr",
     ),
     ("past_present.txt", f"{PROBE}tr\tPAST\n", r":5: 2 field\(s\)"),
-    ("past_present.txt", f"{PROBE}tr\tFUTURE\tShe .\n", "label 'FUTURE'; expected PAST, PRES"),
-    *(("past_present.txt", re.sub(f"{p}.*\n", "", PROBE), "tr, va or te bef") for p in PARTS),
-    ("word_content.txt", "tr\ta\ta .\nva\tb\tb .\nte\ta\ta .\n", ":2: label 'b'; expected a;"),
+    (
+        "past_present.txt",
+        f"{PROBE}tr\tFUTURE\tShe .\n",
+        "label 'FUTURE'; expected PAST, PRES",
+    ),
+    *(
+        ("past_present.txt", re.sub(f"{p}.*\n", "", PROBE), "tr, va or te bef")
+        for p in PARTS
+    ),
+    (
+        "word_content.txt",
+        "tr\ta\ta .\nva\tb\tb .\nte\ta\ta .\n",
+        ":2: label 'b'; expected a;",
+    ),
     ("x.conllu", TREES.replace("2\tdogs", "2 dogs"), NO_TREE),
     ("x.conllu", TREES.replace("2\tdogs", "2\tdogs\tdogs"), NO_TREE),
     ("x.conllu", TREES.replace("2\tdogs", "3\tdogs"), NO_TREE),
@@ -195,9 +247,15 @@ SQUAD = [
     ('{"data": []}', "no questions; expected some"),
     (other(*PASSAGE, "context"), "'context'.*; expected SQuAD's layout"),
     (other(*PASSAGE, "context", to=7), "'int' object .*; expected SQuAD's layout"),
-    (other(*QUESTION, "answers", to=[]), "question 'n2' has the answers .*; expected text"),
+    (
+        other(*QUESTION, "answers", to=[]),
+        "question 'n2' has the answers .*; expected text",
+    ),
     (other(*TEXT), "'text'.*; expected SQuAD's layout"),
-    (other(*START, to=72), "question 'n1' has the answers .*'France', 72.*; expected text that be"),
+    (
+        other(*START, to=72),
+        "question 'n1' has the answers .*'France', 72.*; expected text that be",
+    ),
     (other(*TEXT, to=""), "question 'n1' has the answers"),
 ]
 
@@ -216,7 +274,11 @@ def test_squad(tmp_path, content, message):
         (TEST_IMAGES, IMAGES + b"x", "2353 .*; expected a whole idx"),
         (TEST_IMAGES, b"", "; expected a whole idx"),
         (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:-20], "; expected a whole idx"),
-        (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:40] + b"\0" * 60, "; expected a whole idx"),
+        (
+            TEST_IMAGES,
+            gzip.compress(IMAGES, mtime=0)[:40] + b"\0" * 60,
+            "; expected a whole idx",
+        ),
     ],
 )
 def test_digits(tmp_path, name, content, message):

@@ -29,7 +29,8 @@ def spec(network=NETWORK, seed=0, **changes):
 
 @pytest.mark.parametrize("ratio", [0.125, 0.25, 0.5])
 def test_noise_goes_first(ratio, store):
-    """64 pixels and 64 noise inputs: at half of them nearly all of one kind could go."""
+    """64 pixels and 64 noise inputs: at half of them nearly all of one kind could
+    go."""
     found = execute(spec(ratio=ratio), store).metrics
     assert found["pixels"] + found["noise"] == 128 * ratio == 128 * found["ratio"]
     assert found["noise"] <= {0.125: 0, 0.25: 1, 0.5: 16}[ratio]
@@ -37,7 +38,8 @@ def test_noise_goes_first(ratio, store):
 
 
 def test_gates_without_a_gradient_leave_first_where_asked(store):
-    """Four of the 64 pixels are blank in every image, and their gates have no gradient."""
+    """Four of the 64 pixels are blank in every image, and their gates have no
+    gradient."""
     blank = digits.load(paths.data_root() / "mnist", "bundled")["train"][0].max(0) == 0
     kept = []
     for idle in (0.0, 0.01):
@@ -59,15 +61,21 @@ def test_what_is_kept(store):
 
 def test_the_deep_network_has_eleven_layers_and_learns_something(store):
     network = step.mlp(1568, DEEP)
-    assert [m.out_features for m in network if isinstance(m, torch.nn.Linear)] == list(DEEP)
+    assert [m.out_features for m in network if isinstance(m, torch.nn.Linear)] == list(
+        DEEP
+    )
     assert len(network) == 21 and network[0].in_features == 1568
-    found = execute(spec(replace(NETWORK, widths=DEEP, epochs=20), ratio=0.5), store).metrics
+    found = execute(
+        spec(replace(NETWORK, widths=DEEP, epochs=20), ratio=0.5), store
+    ).metrics
     assert found["accuracy"] > 0.3 and abs(found["miss"]) <= 0.01
 
 
 def test_inputs_are_pixels_then_noise():
     pixels = torch.full((500, 8, 8), 51, dtype=torch.uint8)
-    made = step.inputs_of(pixels, replace(NETWORK, noise=0.5), torch.Generator().manual_seed(0))
+    made = step.inputs_of(
+        pixels, replace(NETWORK, noise=0.5), torch.Generator().manual_seed(0)
+    )
     assert made.shape == (500, 128) and torch.allclose(made[:, :64], torch.tensor(0.2))
     assert made[:, 64:].std().item() == pytest.approx(0.5, abs=0.01)
     assert abs(made[:, 64:].mean().item()) < 0.01
@@ -93,4 +101,6 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
     places = (0, store), (0, other), (1, store)
     one, same, third = (execute(spec(short, seed), place) for seed, place in places)
     same_run(one, same)
-    assert not np.array_equal(one.arrays("inputs")["kept"], third.arrays("inputs")["kept"])
+    assert not np.array_equal(
+        one.arrays("inputs")["kept"], third.arrays("inputs")["kept"]
+    )

@@ -1,4 +1,5 @@
-"""Dropout from bytes: its rate, its mean, and that attention without it is the framework's own."""
+"""Dropout from bytes: its rate, its mean, and that attention without it is the
+framework's own."""
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ def test_rate_and_mean():
     torch.manual_seed(0)
     mask = dropped(torch.ones(1000, 1003), 0.1)
     kept = (mask > 0).double().mean().item()
-    assert abs(kept - (1 - 26 / 256)) < 1e-3 and abs(mask.double().mean().item() - 1) < 2e-3
+    assert (
+        abs(kept - (1 - 26 / 256)) < 1e-3
+        and abs(mask.double().mean().item() - 1) < 2e-3
+    )
     assert mask.unique().tolist() == pytest.approx([0.0, 256 / 230])
 
 
@@ -29,7 +33,8 @@ def test_masks_of_neighbours_do_not_go_together():
 def test_attention_is_the_reference_in_float64(tokens):
     torch.manual_seed(0)
     q, k, v = (
-        torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)
+        torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True)
+        for _ in range(3)
     )
     mask = torch.zeros(2, 1, tokens, tokens, dtype=torch.float64)
     mask[1, :, :, 3:] = torch.finfo(torch.float64).min
@@ -42,11 +47,17 @@ def test_attention_is_the_reference_in_float64(tokens):
     assert torch.allclose(out, wanted, atol=1e-12) and torch.allclose(
         maps.sum(-1), torch.ones((), dtype=torch.float64)
     )
-    found, real = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (out, wanted))
-    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, real, strict=True))
+    found, real = (
+        torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (out, wanted)
+    )
+    assert all(
+        torch.allclose(a, b, atol=1e-12) for a, b in zip(found, real, strict=True)
+    )
 
 
-def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_outside(tiny, family):
+def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_outside(
+    tiny, family
+):
     model = tiny(family)
     set_dropout(model, 0.3)
     ids, mask = torch.randint(5, 50, (3, 7)), torch.ones(3, 7, dtype=torch.long)
@@ -56,7 +67,9 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
         [type(m) for m in model.modules()],
     )
     with byte_dropout(model):
-        assert torch.allclose(model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5)
+        assert torch.allclose(
+            model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5
+        )
         assert [type(m) for m in model.modules()] != names
         model.train()
         assert not torch.allclose(
@@ -72,7 +85,9 @@ def test_gradients_are_those_of_the_kept_elements():
     x = torch.randn(50, 50, requires_grad=True)
     kept = dropped(x, 0.25)
     kept.sum().backward()
-    assert torch.equal(x.grad, (kept != 0) * (4 / 3)) and torch.equal(dropped(x, 0.0), x)
+    assert torch.equal(x.grad, (kept != 0) * (4 / 3)) and torch.equal(
+        dropped(x, 0.0), x
+    )
 
 
 def test_bfloat16_rounds_no_scale():

@@ -1,6 +1,5 @@
-"""A run says with what arithmetic it was made: a processor without bfloat16 refuses it, its
-twin in float32 is another run, and models are compared in one dtype.
-"""
+"""A run says with what arithmetic it was made: a processor without bfloat16 refuses it,
+its twin in float32 is another run, and models are compared in one dtype."""
 
 from dataclasses import replace
 
@@ -61,7 +60,9 @@ def able(monkeypatch):
         (None, [], False),
     ],
 )
-def test_what_the_processor_can_is_read_from_the_system(text, features, has, tmp_path, monkeypatch):
+def test_what_the_processor_can_is_read_from_the_system(
+    text, features, has, tmp_path, monkeypatch
+):
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(paths, "full", lambda place: tmp_path / "cpuinfo")
@@ -87,7 +88,10 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
 
 
 def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
-    assert loop.options({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype == "bfloat16"
+    assert (
+        loop.options({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype
+        == "bfloat16"
+    )
     loop.options({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
     assert spec.twin is spec
@@ -98,7 +102,9 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find():
         if "profile" in notebook.parameters(path):
-            rows = notebook.planned(path, {"profile": "toy"}, looked_up=False).get("grid", [])
+            rows = notebook.planned(path, {"profile": "toy"}, looked_up=False).get(
+                "grid", []
+            )
             specs = {row["spec"] for row in rows}
             for spec in specs | ancestry(specs):
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
@@ -111,7 +117,11 @@ def test_a_twin_is_float32_in_all_its_graph_and_another_run():
     spec = half(whole)
     assert spec.twin == whole and spec.twin.name == whole.name and spec.id != whole.id
     assert spec.with_seed(4).twin.seed == 4 and whole.twin is whole
-    told = Spec("latency", {"numerics": teacher().args["numerics"]}, {"model:a": half(teacher())})
+    told = Spec(
+        "latency",
+        {"numerics": teacher().args["numerics"]},
+        {"model:a": half(teacher())},
+    )
     assert told.twin.inputs["model:a"] == teacher() and told.twin.args == told.args
     assert spec.twin.parents["teacher"] == whole.parents["teacher"]
 
@@ -122,7 +132,10 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.make([spec], store, workers=1) == {}
     found = store.lookup(spec)
-    assert found["state"] == "finished" and found["run"].name == teacher().with_seed(0).name
+    assert (
+        found["state"] == "finished"
+        and found["run"].name == teacher().with_seed(0).name
+    )
     assert not store.missing([spec]) and store.find(spec) is None
     assert found["run"].env["dtype"] == "float32"
     frame = collect([Row(spec, model="a")], store)
@@ -141,7 +154,9 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
     spec = half(teacher()).with_seed(0)
     assert list(store.missing([spec]))[-1] == spec
     done(store, spec.twin)
-    assert not store.missing([spec]) and store.lookup(spec)["run"].name == spec.twin.name
+    assert (
+        not store.missing([spec]) and store.lookup(spec)["run"].name == spec.twin.name
+    )
     assert list(store.missing([spec], exact=True))[-1] == spec
 
 
@@ -178,7 +193,10 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     first, second, third, fourth = (row["spec"] for row in evidence.rows(claim))
     for spec in (first, second, third):
         store.record(done(store, spec))
-    assert evidence.cells(claim, store) == {10: [first, second], 11: [third.twin, fourth.twin]}
+    assert evidence.cells(claim, store) == {
+        10: [first, second],
+        11: [third.twin, fourth.twin],
+    }
     assert evidence.gather([claim], store, workers=1) == {}
     for spec in (third, fourth):
         assert (store.records / spec.twin.name).exists()
@@ -210,7 +228,13 @@ def row(model, seed, dtype, deep="", twin=None):
     run = holding(arrays, f"{model}/{seed}/{dtype}", accuracy=float(right.mean()))
     run.spec = {"args": {"numerics": {"dtype": dtype}}, "inputs": {"teacher": teacher}}
     run.twin = twin
-    told = {"task": "CoLA", "model": model, "seed": seed, "run": run, "state": "finished"}
+    told = {
+        "task": "CoLA",
+        "model": model,
+        "seed": seed,
+        "run": run,
+        "state": "finished",
+    }
     spec = Spec("finetune", {"train": TRAIN}).with_seed(seed)
     return compare.with_metrics(told | {"spec": spec})
 
@@ -223,8 +247,14 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
-    assert compare.describe_dtypes([*ours, *theirs]) == [f"Tasks and seeds compared: {counted}"]
-    assert compare.describe_dtypes(ours[:3] + theirs[:3]) == [] == compare.describe_dtypes(ours)
+    assert compare.describe_dtypes([*ours, *theirs]) == [
+        f"Tasks and seeds compared: {counted}"
+    ]
+    assert (
+        compare.describe_dtypes(ours[:3] + theirs[:3])
+        == []
+        == compare.describe_dtypes(ours)
+    )
     apart = "Tasks and seeds compared: 1 with runs of two dtypes do not count"
     assert compare.describe_dtypes([ours[3], theirs[3]]) == [apart]
     assert compare.describe_dtypes(ours[:1] + theirs[:1], [ours[4], theirs[4]]) == [
@@ -257,6 +287,9 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 
 
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
-    found = [compare.dtypes(run.spec) for run in Store(records=paths.DATA / "records").recorded()]
+    found = [
+        compare.dtypes(run.spec)
+        for run in Store(records=paths.DATA / "records").recorded()
+    ]
     assert found and all(len(each) < 2 for each in found)
     assert grids.PROFILES["mini"].numerics == HALF

@@ -1,4 +1,5 @@
-"""EfficientBERT's Specs without data and weights, its printed settings, tables and claims."""
+"""EfficientBERT's Specs without data and weights, its printed settings, tables and
+claims."""
 
 import json
 from unittest.mock import Mock
@@ -28,22 +29,28 @@ PAGES = [
 def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     specs = every_spec(PAGES, "paper")
     nets = {json.dumps(spec.args["net"]) for spec in specs if "net" in spec.args}
-    # supernet, that of stage 3, base, EfficientBERT, TINY, ++, TinyBERT_6, EfficientBERT on its
-    # base, TinyBERT_4, the thin one
+    # supernet, that of stage 3, base, EfficientBERT, TINY, ++, TinyBERT_6,
+    # EfficientBERT on its base, TinyBERT_4, the thin one
     assert len(nets) == 10
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
             encoder = supernet.build(net)
-            model = supernet.build(net, transformers.BertForSequenceClassification, num_labels=3)
+            model = supernet.build(
+                net, transformers.BertForSequenceClassification, num_labels=3
+            )
         count, head = parameters(net, "with pooler"), 3 * net.hidden + 3
         assert parts.size(encoder)["parameters"] == count
         assert parts.size(model)["parameters"] == count + head
     for spec in specs:
         if "train" in spec.args:
-            assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
+            assert (
+                spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
+            )
         if spec.step in ("warmup", "predistil", "multitask"):
-            assert spec.args["warmup"].get("prediction", 0.0) == (spec.step != "predistil")
+            assert spec.args["warmup"].get("prediction", 0.0) == (
+                spec.step != "predistil"
+            )
 
 
 @pytest.mark.parametrize("name", efficientbert.OWN[1:] + efficientbert.OTHER_BASE)
@@ -51,8 +58,12 @@ def test_rows_have_the_printed_size(name):
     other = name in efficientbert.OTHER_BASE
     table = "table07_base_models" if other else "table02_glue_test"
     row = "EfficientBERT" if "(" in name else name
-    shown = published.table("efficientbert", table).set_index("Model")["#Params (M)"][row]
-    told = "14.2" if name == "EfficientBERT++" else f"{shown:.1f}"  # its code has another width
+    shown = published.table("efficientbert", table).set_index("Model")["#Params (M)"][
+        row
+    ]
+    told = (
+        "14.2" if name == "EfficientBERT++" else f"{shown:.1f}"
+    )  # its code has another width
     count = parameters(efficientbert.network(name), "with projection")
     assert f"{count / 1e6:.1f}" == told
 
@@ -68,7 +79,9 @@ def test_the_printed_settings_are_those_of_the_specs():
     numbers = table[table["published", "Value"].str.fullmatch(r"-?[\d.]+(e-?\d+)?")]
     there = numbers[numbers["in Specs", "Value"] != "–"]
     assert len(there) == 66 and not paper_settings.differs(there).to_numpy().any()
-    assert set(numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]) == {
+    assert set(
+        numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]
+    ) == {
         "optimization steps",
         "GPUs",
         "weights of the linear operations",
@@ -93,8 +106,15 @@ def test_what_each_row_inherits(anywhere):
     students = {name: efficientbert.student("paper", "RTE", name) for name in names}
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole, several = efficientbert.supernet("paper"), efficientbert.several("paper")
-    for name in ("EfficientBERT", "EfficientBERT_TINY", "EfficientBERT++", "Base Model"):
-        assert starts[name].step == "predistil" and starts[name].inputs["start"] == whole, name
+    for name in (
+        "EfficientBERT",
+        "EfficientBERT_TINY",
+        "EfficientBERT++",
+        "Base Model",
+    ):
+        assert (
+            starts[name].step == "predistil" and starts[name].inputs["start"] == whole
+        ), name
     for name in (efficientbert.COLD, *efficientbert.OTHER_BASE):
         assert "start" not in starts[name].inputs, name
     assert starts[efficientbert.COLD].args["net"] == starts["EfficientBERT"].args["net"]
@@ -106,7 +126,10 @@ def test_what_each_row_inherits(anywhere):
         assert plus.args.get("classifier") == head
     small = efficientbert.BASELINES["paper"]
     tiny, thin = (efficientbert.prepared("paper", name) for name in small)
-    assert tiny.args["name"] == "2nd_General_TinyBERT_4L_312D" and "start" not in thin.inputs
+    assert (
+        tiny.args["name"] == "2nd_General_TinyBERT_4L_312D"
+        and "start" not in thin.inputs
+    )
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
@@ -124,17 +147,27 @@ def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
 
 def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     net = efficientbert.network("Base Model")
-    warm, cold = (efficientbert.candidate("paper", net, inherits) for inherits in (True, False))
+    warm, cold = (
+        efficientbert.candidate("paper", net, inherits) for inherits in (True, False)
+    )
     read = warm.inputs["start"]
-    assert read.args["corpus"]["documents"] == 120_000 and read.args["train"]["epochs"] == 1
+    assert (
+        read.args["corpus"]["documents"] == 120_000
+        and read.args["train"]["epochs"] == 1
+    )
     first = efficientbert.supernet("paper", "wikipedia")
     assert read.inputs["start"] == first == efficientbert.searching("paper")
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()
-    small = efficientbert.candidate("mini", efficientbert.scaled("Base Model", "mini"), False)
-    assert "start" not in small.inputs and small.args["data"]["rows"] == grids.ROWS["mini"]["SST-2"]
+    small = efficientbert.candidate(
+        "mini", efficientbert.scaled("Base Model", "mini"), False
+    )
+    assert (
+        "start" not in small.inputs
+        and small.args["data"]["rows"] == grids.ROWS["mini"]["SST-2"]
+    )
 
 
 # ---- the small scales
@@ -163,7 +196,12 @@ def test_small_networks_keep_formulas_and_heads():
     assert toy.layers == (whole.layers[0], whole.layers[3])
     assert (toy.hidden, toy.width, toy.heads) == (48, 48, 12)
     other = efficientbert.scaled("EfficientBERT (TinyBERT_6)", "mini")
-    assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (384, 1536, "pad", 6)
+    assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (
+        384,
+        1536,
+        "pad",
+        6,
+    )
 
 
 DEPTHS = {"toy": {4: 1, 6: 2, 12: 4, 24: 8}, "mini": {4: 3, 6: 6, 12: 12, 24: 24}}
@@ -178,21 +216,34 @@ def test_every_published_network_has_a_form_at_every_scale(name):
         assert len(small.layers) == depth
         assert layer_map(depth, grids.shape(scale).layers)
         assert small.heads == whole.heads and small.hidden % small.heads == 0
-        assert small.width / small.hidden == pytest.approx(whole.width / whole.hidden, rel=0.02)
+        assert small.width / small.hidden == pytest.approx(
+            whole.width / whole.hidden, rel=0.02
+        )
 
 
 def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficientbert_does():
-    thin, own = efficientbert.network(efficientbert.THIN), efficientbert.network("EfficientBERT")
+    thin, own = (
+        efficientbert.network(efficientbert.THIN),
+        efficientbert.network("EfficientBERT"),
+    )
     row = efficientbert.printed("table02_glue_test")["MobileBERT_TINY"]
-    assert parameters(thin) / 1e6 == pytest.approx(row["published", "#Params (M)"], rel=0.01)
+    assert parameters(thin) / 1e6 == pytest.approx(
+        row["published", "#Params (M)"], rel=0.01
+    )
     assert len(thin.layers) == 24 and macs(thin) == pytest.approx(macs(own), rel=0.01)
 
 
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: efficientbert.tasks("toy", ["SQuAD3"]), "unknown task of this page: 'SQuAD3'"),
-        (lambda: efficientbert.network("EfficientBRT"), "network: 'EfficientBRT'; did you mean"),
+        (
+            lambda: efficientbert.tasks("toy", ["SQuAD3"]),
+            "unknown task of this page: 'SQuAD3'",
+        ),
+        (
+            lambda: efficientbert.network("EfficientBRT"),
+            "network: 'EfficientBRT'; did you mean",
+        ),
     ],
 )
 def test_mistakes_are_told(call, message):
@@ -214,7 +265,9 @@ def test_smoothing_is_a_trailing_mean():
 
 def test_share_of_steps():
     slow, fast = np.full(100, 5.0), np.full(100, 9.0)
-    fast[10:] = 1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
+    fast[10:] = (
+        1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
+    )
     share = measures.share_of_steps
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
@@ -223,7 +276,8 @@ def test_share_of_steps():
 
 
 def timed(batch, times):
-    """A row of timings: BERT-base's time, then those of the networks from slow to fast."""
+    """A row of timings: BERT-base's time, then those of the networks from slow to
+    fast."""
     run = holding({"wall": np.stack([time * np.linspace(1, 3, 50) for time in times])})
     run.spec = efficientbert.latency(batch, 50).to_json()
     return {"batch": batch, "seed": 0, "run": run, "state": "finished"}
@@ -237,7 +291,9 @@ def test_ratio_s_interval_covers_and_follows_blocks():
         e = stats.ratio(above, below, draws=400, seed=seed)
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
-    slow = np.repeat(np.exp(0.2 * draw.normal(size=10)), 10)  # blocks of ten that share their noise
+    slow = np.repeat(
+        np.exp(0.2 * draw.normal(size=10)), 10
+    )  # blocks of ten that share their noise
     wide, thin = (stats.ratio(slow, np.ones(100), block=block) for block in (10, 1))
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
@@ -247,15 +303,23 @@ def test_printed_tables():
     rows = efficientbert.printed("table02_glue_test")
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6
     assert set(efficientbert.OWN) <= rows.keys()
-    assert set(efficientbert.SPANS["paper"]) <= efficientbert.printed("table04_squad_dev").keys()
+    assert (
+        set(efficientbert.SPANS["paper"])
+        <= efficientbert.printed("table04_squad_dev").keys()
+    )
 
 
 def test_sentences_of_the_pages_are_true(anywhere):
     assert transformers.BertConfig().hidden_act == "gelu"
-    selected = [efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")]
+    selected = [
+        efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")
+    ]
     assert selected == ["last", "last", "best"]
     (page,) = notebook.find(["efficientbert_t03_*"])
-    assert "At `toy` and `mini` the last model counts, at `paper` the best one" in page.read_text()
+    assert (
+        "At `toy` and `mini` the last model counts, at `paper` the best one"
+        in page.read_text()
+    )
     for scale in ("toy", "mini"):  # of ++ every second layer is distilled
         deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
         teacher = grids.shape(scale).layers

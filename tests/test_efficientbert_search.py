@@ -1,5 +1,5 @@
-"""EfficientBERT's searches: Specs at every scale, a tiny chain that is killed in each stage, tables
-and claims."""
+"""EfficientBERT's searches: Specs at every scale, a tiny chain that is killed in each
+stage, tables and claims."""
 
 import json
 from contextlib import contextmanager
@@ -60,27 +60,44 @@ def table_5(profile, **values):
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
-    """The printed rows are those of Wikipedia alone and, of two networks, also of books."""
+    """The printed rows are those of Wikipedia alone and, of two networks, also of
+    books."""
     rows = [row for row in table_5("paper", tasks=["RTE"]) if row["kind"] == "student"]
     specs = {row["model"]: row["spec"] for row in rows}
-    printed = {row["Model"] for row in published.lines("efficientbert", "table05_search_stages")}
+    printed = {
+        row["Model"]
+        for row in published.lines("efficientbert", "table05_search_stages")
+    }
     assert printed < specs.keys()
     for name, spec in specs.items():
-        start, text = spec.inputs["start"], "wikipedia" if "Wiki" in name else "wikipedia+books"
+        start, text = (
+            spec.inputs["start"],
+            "wikipedia" if "Wiki" in name else "wikipedia+books",
+        )
         assert start.args["corpus"]["text"] == text
         assert start.inputs["start"] == efficientbert.supernet("paper", text), name
     for scale in ("toy", "mini"):
         assert not [row for row in table_5(scale) if "Wiki" in row["model"]]
     with pytest.raises(ValueError, match="unknown text: 'wikipedi'"):
         table_5("paper", texts=["wikipedi"])
-    searches = [search.searched("paper", stage) for stage in ("single", "stage1", "stage2")]
-    assert {spec.inputs["start"] for spec in searches} == {efficientbert.searching("paper")}
+    searches = [
+        search.searched("paper", stage) for stage in ("single", "stage1", "stage2")
+    ]
+    assert {spec.inputs["start"] for spec in searches} == {
+        efficientbert.searching("paper")
+    }
 
 
 def test_the_paper_s_searches_are_as_printed(anywhere):
     found = {stage: search.searched("paper", stage) for stage in search.BUDGET["paper"]}
     budgets = {"stage1": 1900, "stage2": 100, "stage3": 3000, "single": 2700}
-    learns = {"method": "cascade", "draws": 20_000, "initial": 80, "refit": 10, "encoding": "index"}
+    learns = {
+        "method": "cascade",
+        "draws": 20_000,
+        "initial": 80,
+        "refit": 10,
+        "encoding": "index",
+    }
     window = {"low": 15_000_000, "high": 16_000_000}
     for stage, spec in found.items():
         assert spec.args["search"] == learns | {"budget": budgets[stage]}
@@ -93,7 +110,9 @@ def test_the_paper_s_searches_are_as_printed(anywhere):
     assert found["single"].args["net"] == one.args["net"]
     assert two.inputs["before"] == one and three.inputs["before"] == two
     assert two.args["net"] == three.args["net"] == {"$output": ["before", "net"]}
-    tasks = three.inputs["start"]  # its supernet never saw the rows that score its parts
+    tasks = three.inputs[
+        "start"
+    ]  # its supernet never saw the rows that score its parts
     assert three.args["data"]["held_out"] == tasks.args["data"]["MNLI"]["held_out"]
     assert "warmup" not in three.args
     for step in (tasks, tasks.inputs["start"]):
@@ -109,13 +128,19 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
     assert efficientbert.supernet("paper").seed == 0  # but all inherit from one
 
 
-@pytest.mark.parametrize("method, options", [("random", {}), ("evolution", {"population": 10})])
+@pytest.mark.parametrize(
+    "method, options", [("random", {}), ("evolution", {"population": 10})]
+)
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
     grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
-    told = [spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)]
+    told = [
+        spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
+    ]
     found = list(filter(None, told))
-    assert found and all((options | {"method": method}).items() <= each.items() for each in found)
+    assert found and all(
+        (options | {"method": method}).items() <= each.items() for each in found
+    )
 
 
 def test_an_unknown_method_stops_before_anything_runs():
@@ -166,8 +191,12 @@ def test_candidates_are_different_networks_of_the_window(profile):
     low, high = efficientbert.window(profile)
     nets, tables = search.candidates(profile), efficientbert.tables(profile)
     assert nets[:3] == search.candidates(profile, 3)
-    assert len({json.dumps(net.to_json()) for net in nets}) == search.CANDIDATES[profile]
-    assert all(low <= parameters(net, "with projection", **tables) <= high for net in nets)
+    assert (
+        len({json.dumps(net.to_json()) for net in nets}) == search.CANDIDATES[profile]
+    )
+    assert all(
+        low <= parameters(net, "with projection", **tables) <= high for net in nets
+    )
     assert any(layer.formula != "W2 gelu(W1 x)" for net in nets for layer in net.layers)
 
 
@@ -193,7 +222,9 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     for step in range(40):
         drawn = part(whole, shared, 0, step, **efficientbert.tables("toy"))
         for layer in drawn.layers:
-            assert valid(parse(layer.formula), net.hidden, drawn.inner(layer), "truncate")
+            assert valid(
+                parse(layer.formula), net.hidden, drawn.inner(layer), "truncate"
+            )
 
 
 SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
@@ -215,12 +246,19 @@ def shrunk():
     change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
     change.setitem(grids.HELD_OUT, "toy", 40)
-    own = (efficientbert.TEACHER, efficientbert.PRETRAIN, efficientbert.TOGETHER, search.FINAL)
+    own = (
+        efficientbert.TEACHER,
+        efficientbert.PRETRAIN,
+        efficientbert.TOGETHER,
+        search.FINAL,
+    )
     for stage in (*own, efficientbert.FINETUNE, search.BRIEFLY):
         change.setitem(stage, "toy", replace(stage["toy"], **SMALL))
     change.setitem(search.PART, "toy", (48, 40))
     change.setitem(search.HELD_OUT, "toy", 40)
-    change.setitem(search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5})
+    change.setitem(
+        search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5}
+    )
     yield search.searched("toy", "stage3")
     change.undo()
 
@@ -235,7 +273,9 @@ def last(make):
 
 
 def lines(run):
-    head, *entries = map(json.loads, (run.folder / "history.jsonl").read_text().splitlines())
+    head, *entries = map(
+        json.loads, (run.folder / "history.jsonl").read_text().splitlines()
+    )
     return head, [entry | {"seconds": 0} for entry in entries]
 
 
@@ -270,7 +310,10 @@ def test_training_on_a_task_moves_every_weight(make, last):
 def test_the_single_stage_begins_as_stage_1_does(make, last):
     single, one = (
         lines(make(spec))[1]
-        for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"])
+        for spec in (
+            search.searched("toy", "single"),
+            last.inputs["before"].inputs["before"],
+        )
     )
     assert single[:4] == one and len(single) == 5
 
@@ -299,7 +342,8 @@ def costed(store, seed):
 
 
 def drawn(frame):
-    """(parts of the table, curves of the picture) of the page of Table 6 on such a frame."""
+    """(parts of the table, curves of the picture) of the page of Table 6 on such a
+    frame."""
     (path,) = notebook.find(["efficientbert_t06_*"])
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
@@ -329,14 +373,19 @@ def test_pages_read_chains_from_their_runs(store, last):
     for _, rows in told.groupby("arm"):
         assert (rows["best"] == np.maximum.accumulate(rows["score"])).all()
     chain = frame[frame["model"].isin(["stage2", "stage3"])]["run"]
-    two, three = ([formula for formula, *_ in run.metrics["net"]["layers"]] for run in chain)
+    two, three = (
+        [formula for formula, *_ in run.metrics["net"]["layers"]] for run in chain
+    )
     assert two == three
 
 
 # ---- tables
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
-    searched, final = {"1": 0.8, "2": 0.7, "3": np.nan}, {"1": 0.9, "2": 0.85, "3": 0.95}
+    searched, final = (
+        {"1": 0.8, "2": 0.7, "3": np.nan},
+        {"1": 0.9, "2": 0.85, "3": 0.95},
+    )
     parts = [
         pd.DataFrame(
             told | {"model": name, column: score, "run": holding(**{column: score})}
@@ -344,7 +393,9 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.ranked(parts, grids.metrics("mini", efficientbert.COLUMNS)).round(6)
+    found = measures.ranked(parts, grids.metrics("mini", efficientbert.COLUMNS)).round(
+        6
+    )
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
 
@@ -356,7 +407,11 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
         x, y = rng.integers(0, 8, n), rng.integers(0, 8, n)
         found = stats.rank_correlation(x, y)
         tau, p = scipy_stats.kendalltau(x, y)
-        assert (found.mean, found.p, found.n_seeds) == (pytest.approx(tau), pytest.approx(p), n)
+        assert (found.mean, found.p, found.n_seeds) == (
+            pytest.approx(tau),
+            pytest.approx(p),
+            n,
+        )
         assert -1 <= found.low <= found.mean <= found.high <= 1
     alike = stats.rank_correlation(range(12), range(12))
     assert (alike.mean, alike.low, alike.high) == pytest.approx((1, 1, 1))
@@ -368,7 +423,9 @@ def test_the_interval_of_tau_covers():
     rng, truth, hits = np.random.default_rng(1), 2 / np.pi * np.arcsin(0.6), 0
     for draw in range(200):
         x = rng.normal(size=12)
-        found = stats.rank_correlation(x, 0.6 * x + 0.8 * rng.normal(size=12), draws=400, seed=draw)
+        found = stats.rank_correlation(
+            x, 0.6 * x + 0.8 * rng.normal(size=12), draws=400, seed=draw
+        )
         hits += found.low <= truth <= found.high
     assert 0.9 <= hits / 200 <= 1.0
 
@@ -414,6 +471,8 @@ def test_deviations_count_the_candidates_that_evolution_proposes():
     told = " ".join(search.DEVIATIONS["mini"])
     line = f"{of['stage1']} in stage 1, {of['stage2']} in stage 2, {of['single']} in the single"
     assert f"{line} stage, {of['stage3']} in stage 3" in told
-    one, two, three, single = (search.BUDGET["mini"][s] for s in (*search.STAGES, "single"))
+    one, two, three, single = (
+        search.BUDGET["mini"][s] for s in (*search.STAGES, "single")
+    )
     line = f"Stages 1, 2 and 3 have {one}, {two} and {three} evaluations, the single stage {single}"
     assert line in told

@@ -1,6 +1,5 @@
-"""The queue of the central claims: rounds over seeds, records at once, weights that nobody needs
-deleted.
-"""
+"""The queue of the central claims: rounds over seeds, records at once, weights that
+nobody needs deleted."""
 
 from itertools import product
 
@@ -41,7 +40,9 @@ def claims(monkeypatch):
         for name, word in product(known, ["agrees", "too noisy to say"])
     ]
     monkeypatch.setattr(evidence.lists, "claims", lambda: known)
-    monkeypatch.setattr(evidence, "rows", lambda line: ROWS[line["id"]](seeds(line["seeds"])))
+    monkeypatch.setattr(
+        evidence, "rows", lambda line: ROWS[line["id"]](seeds(line["seeds"]))
+    )
     monkeypatch.setattr(evidence, "recorded", lambda: rows)
     return there
 
@@ -50,7 +51,9 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     specs = evidence.rounds(claims)
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
-    monkeypatch.setattr(evidence.lists, "lines", lambda _: [{"claim": "H1"}, {"claim": "A2"}])
+    monkeypatch.setattr(
+        evidence.lists, "lines", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
+    )
     specs = evidence.rounds(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
@@ -58,7 +61,9 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     assert specs[0].args["data"]["rows"] == 96
 
 
-def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(claims, store):
+def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
+    claims, store
+):
     assert evidence.gather(claims[:2], store, workers=1) == {}
     for spec in (
         small(64).with_seed(10),
@@ -70,9 +75,13 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
     assert not (store.records / BACKBONE.name).exists()
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not elsewhere.missing([small(64).with_seed(10), importance(small(64)).with_seed(11)])
+    assert not elsewhere.missing(
+        [small(64).with_seed(10), importance(small(64)).with_seed(11)]
+    )
     first, _, last, _ = evidence.listed(claims, elsewhere)
-    assert "2 of 2 seeds, 0 runs left" in first and first.endswith("1 agrees, 1 too noisy to say")
+    assert "2 of 2 seeds, 0 runs left" in first and first.endswith(
+        "1 agrees, 1 too noisy to say"
+    )
     assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like
 
 
@@ -97,7 +106,9 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     monkeypatch.setattr(evidence, "queue", lambda lines, profile: queues[lines])
     assert evidence.gather("now", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in wanted)
-    assert not store.find(small(64).with_seed(10)).model.exists() and not store.find(later[0])
+    assert not store.find(small(64).with_seed(10)).model.exists() and not store.find(
+        later[0]
+    )
     assert evidence.gather("all", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in later)
     assert not store.find(small(64).with_seed(11)).model.exists()

@@ -21,17 +21,25 @@ from lib.core.spec import Spec
 from lib.papers import grids
 
 GB = 1 << 30
-linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="processes are forked on Linux alone"
+)
 
 
 def seen():
-    """What a worker begins with: threads, what it has imported, its variable and its server."""
-    threads, had = (psutil.Process().num_threads(), {"torch", "seaborn"} & {*sys.modules})
+    """What a worker begins with: threads, what it has imported, its variable and its
+    server."""
+    threads, had = (
+        psutil.Process().num_threads(),
+        {"torch", "seaborn"} & {*sys.modules},
+    )
     return threads, had, os.environ.get("TOLD"), os.getppid()
 
 
 @linux
-def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_own(monkeypatch):
+def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_own(
+    monkeypatch,
+):
     """Each has the environment as it is when it begins."""
     found = []
     for told in "ab":
@@ -45,10 +53,15 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
 
 
 def kernel(folder):
-    """Start a kernel as a page does. Returns (its process, its parent, the one that asked)."""
+    """Start a kernel as a page does. Returns (its process, its parent, the one that
+    asked)."""
     from lib.page.kernel import Manager
 
-    where = {"transport": "ipc", "ip": f"{folder}/s", "connection_file": f"{folder}/kernel.json"}
+    where = {
+        "transport": "ipc",
+        "ip": f"{folder}/s",
+        "connection_file": f"{folder}/kernel.json",
+    }
     manager = Manager(**where)
     asyncio.run(manager.start_kernel())
     pid = manager.provisioner.pid
@@ -56,7 +69,9 @@ def kernel(folder):
 
 
 @linux
-def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(tmp_path):
+def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
+    tmp_path,
+):
     with closing(executors.Local(1)) as executor:
         *_, server = executor.submit(seen).result()
         executor.finished()
@@ -66,7 +81,9 @@ def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
         until(lambda: not psutil.pid_exists(pid), 20)
 
 
-def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(monkeypatch):
+def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
+    monkeypatch,
+):
     monkeypatch.setattr(paths, "cores", lambda: 8)
     monkeypatch.setattr(backends, "memory", lambda: 5e9)
     slots = [
@@ -94,9 +111,13 @@ def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
     assert need(untrained()) == Need(1, False, 0.9e9) == need(Spec("count", {}))
 
 
-def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(tmp_path, monkeypatch):
+def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
+    tmp_path, monkeypatch
+):
     with pytest.raises(ValueError, match="unknown backend: 'rya'; did you mean 'ray'"):
         backends.open_executor("rya", [Need()])
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(Refused, match="submitit is absent: pip install -r requirements-clus"):
+    with pytest.raises(
+        Refused, match="submitit is absent: pip install -r requirements-clus"
+    ):
         backends.open_executor("slurm", [Need()], folder=tmp_path)

@@ -1,6 +1,5 @@
-"""Exported folders give what the runs' models give, for every change that a model can have: opened
-by transformers alone, and by onnxruntime.
-"""
+"""Exported folders give what the runs' models give, for every change that a model can
+have: opened by transformers alone, and by onnxruntime."""
 
 import importlib.util
 import json
@@ -26,8 +25,17 @@ from lib.search.net import Layer, Net
 CUT = {"op": "cut", "heads": 3}
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
 SURE = {"softmax": True, "relu": True, "mask": True}
-KEPT = {"op": "keep", "heads": [[0, 5], [1, 2, 11]], "neurons": [[3, 4, 9], list(range(40))]}
-ROWS = {"op": "keep", "embedding": [[0, 7, 9]] * 2, "qk": [[1, 2], [40]], "v": [[3, 5, 6], [0, 47]]}
+KEPT = {
+    "op": "keep",
+    "heads": [[0, 5], [1, 2, 11]],
+    "neurons": [[3, 4, 9], list(range(40))],
+}
+ROWS = {
+    "op": "keep",
+    "embedding": [[0, 7, 9]] * 2,
+    "qk": [[1, 2], [40]],
+    "v": [[3, 5, 6], [0, 47]],
+}
 
 
 def ghost(**more):
@@ -35,7 +43,10 @@ def ghost(**more):
 
 
 MAPS = ghost(kind="conv2d", positions=["qk"], **SURE)
-PLAIN = {"whole": ("bert", []), "whole MPNet": ("mpnet", [])}  # models without an operation
+PLAIN = {
+    "whole": ("bert", []),
+    "whole MPNet": ("mpnet", []),
+}  # models without an operation
 OWN = {
     "int8": ("bert", [{"op": "int8"}]),
     "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
@@ -48,9 +59,15 @@ OWN = {
     "searched, inputs too": ("bert", [KEPT | {"embedding": [[0, 7, 9], [40]]}]),
     "ghosts": ("bert", [CUT, ghost(**SURE)]),
     "ghosts of ELECTRA": ("electra", [CUT, ghost(**SURE)]),
-    "ghosts of a searched model": ("bert", [KEPT, ghost(positions=["ffn1", "o"], relu=True)]),
+    "ghosts of a searched model": (
+        "bert",
+        [KEPT, ghost(positions=["ffn1", "o"], relu=True)],
+    ),
     "more ghosts": ("roberta", [CUT, ghost(features=2, **SURE)]),
-    "ghosts of contexts": ("bert", [CUT | {"whole": ["o"]}, ghost(positions=["v"], **SURE)]),
+    "ghosts of contexts": (
+        "bert",
+        [CUT | {"whole": ["o"]}, ghost(positions=["v"], **SURE)],
+    ),
     "ghosts of maps": ("bert", [CUT | {"whole": ["v", "o"]}, MAPS]),
     "full convolutions": ("bert", [CUT, ghost(kind="conv1d_s", softmax=True)]),
     "convolutions of features": ("bert", [CUT, ghost(kind="conv1d_f", tokens=12)]),
@@ -63,12 +80,16 @@ OWN = {
     f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
     for norm in MIX_NORMS
 }
-FORMULAS = ("elu(W2 (swish(W1 x + x) * x))", "max(W2 leaky_relu(W1 x), tanh(x)) + sigmoid(x) * x")
+FORMULAS = (
+    "elu(W2 (swish(W1 x + x) * x))",
+    "max(W2 leaky_relu(W1 x), tanh(x)) + sigmoid(x) * x",
+)
 NETS = {"truncate": (24, "trigram"), "pad": (96, "plain")}
 
 
 def saver(tiny, tokenizer, folder):
-    """f(family, operations) -> a folder below `folder` of a model whose parameters are random."""
+    """f(family, operations) -> a folder below `folder` of a model whose parameters are
+    random."""
 
     def make(family, ops):
         model = tiny(family)
@@ -135,7 +156,10 @@ FIVE = {  # an export of each kind, and whether onnxruntime opens it too
     "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
     "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
     "MPNet": (lambda make: make(*OWN["ghosts of MPNet's maps"]), True),
-    "layer dropping": (lambda make: make("bert", [{"op": "layer_dropping", "layers": [1]}]), True),
+    "layer dropping": (
+        lambda make: make("bert", [{"op": "layer_dropping", "layers": [1]}]),
+        True,
+    ),
 }
 ELSEWHERE = """
 import json, sys
@@ -165,7 +189,8 @@ print(json.dumps({folder: opened(folder, onnx) for folder, onnx in json.loads(sy
 
 @pytest.fixture(scope="module")
 def elsewhere(tiny, tokenizer, tmp_path_factory):
-    """{name: (the folder of a run's model, what its export gives in a process without lib)}."""
+    """{name: (the folder of a run's model, what its export gives in a process without
+    lib)}."""
     root, sources = tmp_path_factory.mktemp("elsewhere"), {}
     there = bool(importlib.util.find_spec("onnxruntime"))
     for name, (make, onnx) in FIVE.items():
@@ -175,7 +200,9 @@ def elsewhere(tiny, tokenizer, tmp_path_factory):
     more = {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
     asked = json.dumps([(name, onnx and there) for name, (_, onnx) in FIVE.items()])
     command = [sys.executable, "-c", ELSEWHERE, asked]
-    made = subprocess.run(command, capture_output=True, text=True, cwd=root, env=bare | more)
+    made = subprocess.run(
+        command, capture_output=True, text=True, cwd=root, env=bare | more
+    )
     assert made.returncode == 0, made.stderr
     told = json.loads(made.stdout.splitlines()[-1])
     return {name: (sources[name], told[name]) for name in FIVE}
@@ -204,17 +231,24 @@ def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_p
     here = paths.ROOT / "lib" / "model"
     assert all(text == (here / name).read_text() for name, text in carried.items())
     assert {"modeling.py", "surgery.py", "ghost.py"} <= carried.keys()
-    assert not any("import lib" in text or "from lib" in text for text in carried.values())
+    assert not any(
+        "import lib" in text or "from lib" in text for text in carried.values()
+    )
 
 
 def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
     export.export(saved(*OWN["dropped layers"]), tmp_path / "out")
     file = paths.ROOT / "lib" / "methods" / "layer_dropping.py"
     assert (tmp_path / "out" / file.name).read_text() == file.read_text()
-    assert "from .layer_dropping import change" in (tmp_path / "out/modeling.py").read_text()
+    assert (
+        "from .layer_dropping import change"
+        in (tmp_path / "out/modeling.py").read_text()
+    )
 
 
-@pytest.mark.parametrize("labels, kind", [(("bad", "good"), "single_label"), ((), "regression")])
+@pytest.mark.parametrize(
+    "labels, kind", [(("bad", "good"), "single_label"), ((), "regression")]
+)
 def test_classes_have_their_names(labels, kind, saved, tmp_path):
     export.export(saved("bert", [CUT]), tmp_path / "out", labels)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
@@ -230,13 +264,19 @@ def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
 @pytest.mark.parametrize(
     "family, ops, message",
     [
-        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification .*: leave out --onnx"),
+        (
+            "roberta",
+            [CUT],
+            "no ONNX of a RobertaForSequenceClassification .*: leave out --onnx",
+        ),
         ("bert", OWN["mix, none"][1], r"changes \[cut, mix\]"),
         ("bert", OWN["convolutions of features"][1], r"changes \[cut, ghost\]"),
         (*OWN["int8"], r"changes \[int8\]"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_written(saved, tmp_path, family, ops, message):
+def test_what_cannot_be_is_said_before_anything_is_written(
+    saved, tmp_path, family, ops, message
+):
     folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
         export.export(folder, tmp_path / "out", onnx=True)
@@ -256,5 +296,7 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
         return model
 
     monkeypatch.setattr(export, "name_classes", wrong)
-    with pytest.raises(Refused, match="this folder in .* differs from the run's model by"):
+    with pytest.raises(
+        Refused, match="this folder in .* differs from the run's model by"
+    ):
         export.export(saved("bert", []), tmp_path / "out")

@@ -1,4 +1,5 @@
-"""The fair comparisons of mini: their plan and rule, their rows, and what they differ in."""
+"""The fair comparisons of mini: their plan and rule, their rows, and what they differ
+in."""
 
 from dataclasses import replace
 
@@ -44,7 +45,9 @@ def specs(page, **labels):
 
 # ---- the plan ----
 def test_the_plan_is_within_its_core_hours_and_in_the_order_of_its_points():
-    assert sum(float(row["core_hours"]) for row in PLANNED) + 1.3 <= 30 and "(1.3)" in TEXT
+    assert (
+        sum(float(row["core_hours"]) for row in PLANNED) + 1.3 <= 30 and "(1.3)" in TEXT
+    )
     assert [row["order"] for row in PLAN] == [str(n) for n in range(1, len(PLAN) + 1)]
     points = [int(row["point"]) for row in PLANNED]
     assert points == sorted(points) and {*points} == {1, 2, 3, 4, 5, 6}
@@ -57,7 +60,9 @@ def test_a_line_has_the_seeds_and_the_pages_of_its_claim(row):
     claim = lists.claims()[row["claim"]]
     first, number = int(row["first_seed"]), int(row["seeds"])
     assert parse_seeds(claim["seeds"]) == tuple(range(first, first + number))
-    assert claim["artefact"] == row["page"] and (first >= 20 or row["claim"] in ("E3", "E4"))
+    assert claim["artefact"] == row["page"] and (
+        first >= 20 or row["claim"] in ("E3", "E4")
+    )
     assert row["claim"] in TEXT
 
 
@@ -122,14 +127,24 @@ def test_trials_are_those_of_the_protocol():
     ],
 )
 def test_the_rule(setting, change, why):
-    line = {"ratio": 1.10, "taps_moved": 0.08, "ghost_score": 80, "prune_score": 81, "chance": 55}
+    line = {
+        "ratio": 1.10,
+        "taps_moved": 0.08,
+        "ghost_score": 80,
+        "prune_score": 81,
+        "chance": 55,
+    }
     assert trials_fair.verdict(setting, line | change) == why
 
 
 def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
-    passed = [row["setting"] for row in lists.lines("trials_fair") if row["passes"] == "yes"]
-    assert not chosen or chosen in [trials_fair.TAPS[name] for name in passed if name[0] == "T"]
+    passed = [
+        row["setting"] for row in lists.lines("trials_fair") if row["passes"] == "yes"
+    ]
+    assert not chosen or chosen in [
+        trials_fair.TAPS[name] for name in passed if name[0] == "T"
+    ]
     for page in ("ghostbert_t03_pruned_vs_ghost", "ghostbert_f03_kernel_size"):
         there = [row for row in rows(page) if row["model"].endswith(ghostbert.APART)]
         assert bool(there) == bool(chosen)
@@ -154,7 +169,10 @@ def test_a_rate_of_taps_is_of_both_stages_and_of_ghosts_alone(monkeypatch):
     found = specs("ghostbert_f03_kernel_size", m=3)
     for k in ghostbert.KERNELS:
         usual, apart = found[f"k = {k}"], found[f"k = {k}{ghostbert.APART}"]
-        for one, other in ((usual, apart), (usual.inputs["start"], apart.inputs["start"])):
+        for one, other in (
+            (usual, apart),
+            (usual.inputs["start"], apart.inputs["start"]),
+        ):
             assert other.args["train"] == one.args["train"] | {"taps": 1e-2}
             assert other.args | {"train": 0} == one.args | {"train": 0}
 
@@ -175,7 +193,8 @@ TRAIN = Train(epochs=2, batch=8, lr=1e-3, max_length=24)
 
 @pytest.fixture(scope="module")
 def distilled(tmp_path_factory):
-    """f(ghosts, **fields of Train) -> (the run of a small distillation, its teacher's run)."""
+    """f(ghosts, **fields of Train) -> (the run of a small distillation, its teacher's
+    run)."""
     from lib.core.store import Store
 
     folder = tmp_path_factory.mktemp("fair")
@@ -183,7 +202,9 @@ def distilled(tmp_path_factory):
     rows = scored(32, 8)
     told = {"data": rows, "numerics": NUMERICS}
     tuned = Spec(
-        "finetune", told | {"train": TRAIN, "targets": Targets("hard")}, {"start": untrained()}
+        "finetune",
+        told | {"train": TRAIN, "targets": Targets("hard")},
+        {"start": untrained()},
     )
 
     def make(ghosts=None, **changes):
@@ -202,14 +223,20 @@ def distilled(tmp_path_factory):
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True)
 
 
-def test_a_distillation_tells_its_damage_its_distance_and_how_far_the_taps_moved(distilled):
+def test_a_distillation_tells_its_damage_its_distance_and_how_far_the_taps_moved(
+    distilled,
+):
     run, tuned = distilled(GHOST)
     told, curve = run.metrics, run.arrays("curve")
     last = max(1, len(curve["loss"]) // 10)
     assert told["distance"] == pytest.approx(curve["loss"][-last:].mean())
     assert {"embedding", "attention", "ffn"} < curve.keys()
-    assert told["teacher_score"] == tuned.metrics["spearman"]  # The teacher is judged as it is.
-    assert told["start_score"] != told["teacher_score"]  # Untrained ghosts change the answers.
+    assert (
+        told["teacher_score"] == tuned.metrics["spearman"]
+    )  # The teacher is judged as it is.
+    assert (
+        told["start_score"] != told["teacher_score"]
+    )  # Untrained ghosts change the answers.
     assert 0 < told["taps_moved"] < 0.05
     moved, _ = distilled(GHOST, taps=0.1)
     assert moved.metrics["taps_moved"] > 2 * told["taps_moved"]
@@ -219,15 +246,24 @@ def test_a_distillation_tells_its_damage_its_distance_and_how_far_the_taps_moved
 def test_without_ghosts_nothing_is_damaged_and_no_tap_moves(distilled):
     run, _ = distilled()
     assert run.metrics["start_score"] == run.metrics["teacher_score"]
-    assert "taps_moved" not in run.metrics and run.metrics["distance"] == 0  # No dropout.
+    assert (
+        "taps_moved" not in run.metrics and run.metrics["distance"] == 0
+    )  # No dropout.
 
 
 def test_distillations_are_the_runs_behind_students():
-    found = rows("ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"])
+    found = rows(
+        "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
+    )
     behind = ghostbert.distillations(found)
-    assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(found)
+    assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
+        found
+    )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
-    assert ghostbert.distillations([Row(grids.teacher("mini", "SST-2").with_seed(1))]) == []
+    assert (
+        ghostbert.distillations([Row(grids.teacher("mini", "SST-2").with_seed(1))])
+        == []
+    )
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
@@ -237,9 +273,13 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
 
     class Page:
         def collect(self, found, on_missing):
-            assert on_missing == "skip" and all(row["spec"].step == "distil" for row in found)
+            assert on_missing == "skip" and all(
+                row["spec"].step == "distil" for row in found
+            )
             told = [{"distance": 1.25, "teacher_score": 0.8, "start_score": 0.75}, {}]
-            return pd.DataFrame([dict(row) | more for row, more in zip(found, told, strict=True)])
+            return pd.DataFrame(
+                [dict(row) | more for row, more in zip(found, told, strict=True)]
+            )
 
         def note(self, lines):
             shown["note"] = lines
@@ -247,7 +287,9 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
         def table(self, table, caption, **more):
             shown["table"] = table
 
-    ghost_tables.mending(Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))}))
+    ghost_tables.mending(
+        Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))})
+    )
     assert shown["note"][0].startswith("1 of 2 distillations on this page")
     assert shown["table"] == {
         "Ghost, 3/12, SST-2": {
@@ -265,7 +307,10 @@ def test_random_networks_are_of_the_search_s_sizes_or_retrained_longer():
         usual, longer = found["30 % Random"], found["30 % Random, retrained longer"]
         draws = [spec.inputs["start"].inputs["search"] for spec in (usual, longer)]
         assert draws[0] == draws[1]
-        for one, four in ((usual, longer), (usual.inputs["start"], longer.inputs["start"])):
+        for one, four in (
+            (usual, longer),
+            (usual.inputs["start"], longer.inputs["start"]),
+        ):
             epochs = {"epochs": 4 * one.args["train"]["epochs"]}
             assert four.args["train"] == one.args["train"] | epochs
         sized = found["30 % Random, searched sizes"].inputs["start"].inputs["search"]
@@ -279,18 +324,34 @@ def test_magnitude_pruning_has_the_teacher_of_the_searched_network_in_each_round
     rounds = 0
     while spec.step == "imp":
         assert Objective(**spec.args["objective"]) == nas.LOGITS
-        assert spec.inputs["teacher"].step == "finetune" and "objective" not in plainly.args
-        assert "teacher" not in plainly.inputs and spec.args["kept"] == plainly.args["kept"]
-        spec, plainly, rounds = spec.inputs["start"], plainly.inputs["start"], rounds + 1
+        assert (
+            spec.inputs["teacher"].step == "finetune"
+            and "objective" not in plainly.args
+        )
+        assert (
+            "teacher" not in plainly.inputs
+            and spec.args["kept"] == plainly.args["kept"]
+        )
+        spec, plainly, rounds = (
+            spec.inputs["start"],
+            plainly.inputs["start"],
+            rounds + 1,
+        )
     assert spec == plainly and rounds == len(nas.ROUNDS["mini"])
 
 
 def test_the_digits_as_reported_have_all_eight_targets():
-    found = [row for row in rows("nas_s71_digits") if row["network"].endswith(", as reported")]
+    found = [
+        row
+        for row in rows("nas_s71_digits")
+        if row["network"].endswith(", as reported")
+    ]
     assert {row["target"] for row in found} == {*nas.TARGETS} and len(nas.TARGETS) == 8
     for row in found:
         gates = row["spec"].args["gates"]
-        assert gates["landing"] == "end" and "memory" not in gates and "idle" not in gates
+        assert (
+            gates["landing"] == "end" and "memory" not in gates and "idle" not in gates
+        )
 
 
 def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
@@ -329,16 +390,23 @@ def test_each_row_of_the_sweep_changes_one_setting():
         train = found[f"{model}, longer ramp"].args["train"]
         assert train["epochs"] == 25
         # The learning rate warms up for as many steps.
-        steps = [each["train"]["warmup"] * 125 * each["train"]["epochs"] for each in (usual,)]
+        steps = [
+            each["train"]["warmup"] * 125 * each["train"]["epochs"] for each in (usual,)
+        ]
         assert int(steps[0]) == int(train["warmup"] * 125 * 25) == 100
-    assert {row["task"] for row in rows("bermo_t03_stability") if ", " in row["model"]} == {"SST-2"}
+    assert {
+        row["task"] for row in rows("bermo_t03_stability") if ", " in row["model"]
+    } == {"SST-2"}
 
 
 def test_plain_mixes_learn_nothing():
     found = specs("bermo_t03_stability", task="SST-2")
     for label, kind in bermo.PLAIN.items():
         told = found[label].args["mix"]
-        assert told["plain"] == kind and found[label].args["prune"] == found["BERMo"].args["prune"]
+        assert (
+            told["plain"] == kind
+            and found[label].args["prune"] == found["BERMo"].args["prune"]
+        )
     with pytest.raises(ValueError, match="Mix.plain is 'median'"):
         Mix("none", "zeros", 1e-2, plain="median")
 

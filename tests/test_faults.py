@@ -1,8 +1,7 @@
 """Faults: damaged files, full disks, kills, absurd parameters.
 
-Each ends in the right files or in one clear line. The counts of `make test-faults` are those of the
-tests marked slow; the others are a small share of them.
-"""
+Each ends in the right files or in one clear line. The counts of `make test-faults` are
+those of the tests marked slow; the others are a small share of them."""
 
 import html
 import importlib
@@ -59,20 +58,26 @@ def damage(path, kind, dice):
     place = dice.randrange(len(body))
     if kind == "flip":
         body[place] ^= 1 << dice.randrange(8)
-    path.write_bytes({"flip": bytes(body), "cut": bytes(body[:place]), "empty": b"{}"}[kind])
+    path.write_bytes(
+        {"flip": bytes(body), "cut": bytes(body[:place]), "empty": b"{}"}[kind]
+    )
 
 
 def every_file(folder):
-    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder) for path in folder.rglob("*") if path.is_file()
+    )
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A store with a fine-tuned run, its input, and weights; and the same of a run that was killed
-    at a checkpoint.
-    """
+    """A store with a fine-tuned run, its input, and weights; and the same of a run that
+    was killed at a checkpoint."""
     folder = tmp_path_factory.mktemp("faults")
-    there, cut = Store(folder / "runs", folder / "none"), Store(folder / "cut", folder / "none")
+    there, cut = (
+        Store(folder / "runs", folder / "none"),
+        Store(folder / "cut", folder / "none"),
+    )
     made(there, TEACHER)
     shutil.copytree(there.runs, cut.runs)
     shutil.rmtree(cut.runs / TEACHER.name)
@@ -85,7 +90,8 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def copied(whole, tmp_path):
-    """f(): a fresh copy of the store of finished runs; f(True): of the one of the killed run."""
+    """f(): a fresh copy of the store of finished runs; f(True): of the one of the
+    killed run."""
 
     def copy(killed=False):
         folder = tmp_path / str(time.monotonic_ns())
@@ -96,7 +102,8 @@ def copied(whole, tmp_path):
 
 
 def again(there):
-    """The run, after the command that makes what is missing; and that nothing was lost."""
+    """The run, after the command that makes what is missing; and that nothing was
+    lost."""
     run = execute.execute(TEACHER, there, keep=True)
     assert not disk.wrong(run.folder) and not there.part(TEACHER).exists()
     assert not there.lock(TEACHER).exists()
@@ -152,14 +159,18 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
 # ---- unfinished runs ----
 def counts(few, many):
     """A test's share in `make test`, and its count in `make test-faults`."""
-    return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
+    return pytest.mark.parametrize(
+        "count", [few, pytest.param(many, marks=pytest.mark.slow)]
+    )
 
 
 def alike(a, b):
     """Asserts that two runs are the same; of a search its history, line by line."""
     if list(b.folder.rglob("*.safetensors")):
         return same_run(a, b)
-    one, two = ([line["digest"] for line in run.lines("history.jsonl")] for run in (a, b))
+    one, two = (
+        [line["digest"] for line in run.lines("history.jsonl")] for run in (a, b)
+    )
     assert one == two and a.metrics["net"] == b.metrics["net"]
 
 
@@ -183,9 +194,8 @@ def searched(folder, stop=0):
 
 @counts(4, 100)
 def test_damage_costs_time_alone(count, whole, tmp_path):
-    """Of a finished run, of its input's weights, of an unfinished run, of a record, and of a search
-    that was killed in a candidate: the same bits again.
-    """
+    """Of a finished run, of its input's weights, of an unfinished run, of a record, and
+    of a search that was killed in a candidate: the same bits again."""
     began, dice, found = time.monotonic(), random.Random(count), Counter()
     start = TEACHER.parents["start"]
     recorded = tmp_path / "recorded"
@@ -199,7 +209,10 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     }
     sound = {TEACHER: whole[0].find(TEACHER)}
     if count >= 100:
-        search, searches = searching(), [searched(tmp_path / f"search-{n}", n) for n in (0, 9)]
+        search, searches = (
+            searching(),
+            [searched(tmp_path / f"search-{n}", n) for n in (0, 9)],
+        )
         cases["search"] = (searches[0].runs, search, search.name)
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
         sound[search] = searches[0].find(search)
@@ -228,13 +241,15 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     same_run(run, first)
     resumed = [line for line in run.lines("events.jsonl") if line.get("resumed")]
     assert len(resumed) == 1 and run.status["attempts"] == 2
-    assert [line for line in run.lines("events.jsonl") if "resumed" not in line] == first.lines(
-        "events.jsonl"
-    )
+    assert [
+        line for line in run.lines("events.jsonl") if "resumed" not in line
+    ] == first.lines("events.jsonl")
 
 
 # ---- a loss of power ----
-def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(copied, whole, capsys):
+def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
+    copied, whole, capsys
+):
     """A loss of power may leave the last one empty; the one before was on the disk."""
     there = copied(killed=True)
     before, last = sorted(there.part(TEACHER).glob("resume/step-*"))
@@ -246,8 +261,11 @@ def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(copied,
     assert f"{last.name}/{loop.STATE} has another digest" in capsys.readouterr().err
 
 
-def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_path, monkeypatch):
-    """Of a run, of its weights, of a checkpoint, of a record: each file, and the names."""
+def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(
+    copied, tmp_path, monkeypatch
+):
+    """Of a run, of its weights, of a checkpoint, of a record: each file, and the
+    names."""
     synced, open_files, there = set(), {}, copied()
     shutil.rmtree(there.runs / TEACHER.name)
     opened, sync, replace, rename = os.open, os.fsync, os.replace, Path.rename
@@ -258,7 +276,9 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_
         return number
 
     def moved(source):
-        if {"resume", "records"} & {*Path(source).parts} or Path(source).suffix == ".part":
+        if {"resume", "records"} & {*Path(source).parts} or Path(
+            source
+        ).suffix == ".part":
             files = [path for path in Path(source).rglob("*") if path.is_file()]
             assert all(path.stat().st_ino in synced for path in files), source
             moves.append(Path(source).name)
@@ -270,7 +290,11 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_
     monkeypatch.setattr(Path, "rename", lambda a, b: (moved(a), rename(a, b))[1])
     run = execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
     Store(there.runs, tmp_path / "records").record(run)
-    assert "0.part" in moves and "0" in moves and any(name[:5] == "step-" for name in moves)
+    assert (
+        "0.part" in moves
+        and "0" in moves
+        and any(name[:5] == "step-" for name in moves)
+    )
     for folder in (run.folder.parent, tmp_path / "records" / run.folder.parent.name):
         assert folder.stat().st_ino in synced
 
@@ -278,10 +302,14 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(copied, tmp_
 # ---- a disk that is full ----
 @contextmanager
 def small_disk(folder, kib):
-    """A file system of so many KiB at a folder; a test that may not mount one is skipped."""
+    """A file system of so many KiB at a folder; a test that may not mount one is
+    skipped."""
     folder.mkdir(exist_ok=True)
     words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(words, capture_output=True).returncode:
+    if (
+        not shutil.which("mount")
+        or subprocess.run(words, capture_output=True).returncode
+    ):
         pytest.skip("a file system cannot be mounted here")
     try:
         yield
@@ -290,17 +318,27 @@ def small_disk(folder, kib):
 
 
 @pytest.mark.parametrize("free", [8, 60, 300])
-def test_a_full_disk_is_told_with_its_place_and_its_variable(free, whole, tmp_path, monkeypatch):
-    """A real one. With room again the run has the same bits, and nothing is left beside it."""
+def test_a_full_disk_is_told_with_its_place_and_its_variable(
+    free, whole, tmp_path, monkeypatch
+):
+    """A real one. With room again the run has the same bits, and nothing is left beside
+    it."""
     place, start = tmp_path / "disk", TEACHER.parents["start"].name
     there = Store(place, tmp_path / "none")
     monkeypatch.setenv("RUNS_ROOT", str(place))
-    used = sum(-(-p.stat().st_size // 4096) for p in (whole[0].runs / start).rglob("*")) * 4
+    used = (
+        sum(-(-p.stat().st_size // 4096) for p in (whole[0].runs / start).rglob("*"))
+        * 4
+    )
     with small_disk(place, used + free):
         shutil.copytree(whole[0].runs / start, place / start)
         with pytest.raises(OSError) as told:
             execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
-        for each in ("No space left on device", "free some, or set RUNS_ROOT", str(place)):
+        for each in (
+            "No space left on device",
+            "free some, or set RUNS_ROOT",
+            str(place),
+        ):
             assert each in str(told.value)
         assert there.find(TEACHER) is None and not list(place.rglob("*/.*"))
         state = there.state(TEACHER)
@@ -311,8 +349,11 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(free, whole, tmp_pa
 
 
 def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch):
-    """torch says the same of a file that was cut: it is a full disk only where one is."""
-    torch_says = "[enforce fail at inline_container.cc:672] . unexpected pos 301568 vs 301520"
+    """torch says the same of a file that was cut: it is a full disk only where one
+    is."""
+    torch_says = (
+        "[enforce fail at inline_container.cc:672] . unexpected pos 301568 vs 301520"
+    )
     free = shutil.disk_usage(tmp_path)
     for text, left, full in (
         (torch_says, 0, True),
@@ -320,7 +361,9 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         ("No space left on device (os error 28)", 10**9, True),
         ("loss nan", 0, False),
     ):
-        monkeypatch.setattr(shutil, "disk_usage", lambda _, left=left: free._replace(free=left))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda _, left=left: free._replace(free=left)
+        )
         with pytest.raises(OSError if full else RuntimeError), disk.room(tmp_path):
             raise RuntimeError(text)
 
@@ -342,16 +385,25 @@ pwd.getpwuid = getpwuid
 def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
     """As in a container whose user has no entry; as on clusters and other systems."""
     with tempfile.TemporaryDirectory() as folder:
-        root, words = Path(folder), [sys.executable, "-m", "lib", "report", "ghostbert_t07"]
+        root, words = (
+            Path(folder),
+            [sys.executable, "-m", "lib", "report", "ghostbert_t07"],
+        )
         env = os.environ | {"PYTHONPATH": str(paths.ROOT), "TQDM_DISABLE": "1"}
         env |= {"RUNS_ROOT": f"{root}/runs", "FIGURES_ROOT": f"{root}/figures"}
         env["TMPDIR"] = str(root / ("tmp" if how == "no home" else "x" * 100))
         os.mkdir(env["TMPDIR"])
         if how == "no home":
             (root / "sitecustomize.py").write_text(NOBODY)
-            env = {k: v for k, v in env.items() if k not in ("HOME", "USER", "LOGNAME", "LNAME")}
+            env = {
+                k: v
+                for k, v in env.items()
+                if k not in ("HOME", "USER", "LOGNAME", "LNAME")
+            }
             env["PYTHONPATH"] += f":{root}"
-        done = subprocess.run(words, env=env, cwd=paths.ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            words, env=env, cwd=paths.ROOT, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         assert "made " in done.stdout and "Traceback" not in done.stderr
         left = ("home-", "kernel-", "pymp-")
@@ -376,7 +428,9 @@ OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
 
 def other_json(path, change, *gone):
     told = change(json.loads(path.read_text()))
-    path.write_text(json.dumps({key: value for key, value in told.items() if key not in gone}))
+    path.write_text(
+        json.dumps({key: value for key, value in told.items() if key not in gone})
+    )
 
 
 @pytest.mark.parametrize("what", [*OTHERS, "file"])
@@ -404,7 +458,9 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
     for name in ("rmtree", "replace"):
         with monkeypatch.context() as patch:
             stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
-            patch.setattr(disk, "remove", lambda path: None)  # nobody clears up after a kill
+            patch.setattr(
+                disk, "remove", lambda path: None
+            )  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
                 there.record(run)
         assert [r.name for r in there.recorded()] in ([], [TEACHER.name])
@@ -446,11 +502,23 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     ).with_seed(0)
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
-    words = [sys.executable, str(tmp_path / "run.py"), str(there.runs), str(tmp_path / "spec.json")]
-    how = {"text": True, "start_new_session": True, "env": os.environ | {"TQDM_DISABLE": "1"}}
+    words = [
+        sys.executable,
+        str(tmp_path / "run.py"),
+        str(there.runs),
+        str(tmp_path / "spec.json"),
+    ]
+    how = {
+        "text": True,
+        "start_new_session": True,
+        "env": os.environ | {"TQDM_DISABLE": "1"},
+    }
     command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
-    while not store.ledger(there.part(spec)).get("progress") and time.monotonic() < deadline:
+    while (
+        not store.ledger(there.part(spec)).get("progress")
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     for sign in signs:  # Ctrl-C reaches every process of the terminal
         (os.killpg if sign == signal.SIGINT else os.kill)(command.pid, sign)
@@ -462,13 +530,17 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
 
 @counts(1, 6)
 def test_a_signal_ends_a_command_in_one_line_at_any_moment(count, tmp_path):
-    """Also while servers and workers import what they need, and when every process gets it."""
+    """Also while servers and workers import what they need, and when every process gets
+    it."""
     dice, env = random.Random(count), os.environ | {"TQDM_DISABLE": "1"}
     code = "import signal as s, sys; s.signal(s.SIGINT, s.default_int_handler)\n"
     code += "from lib.__main__ import main; sys.exit(main(['run', 'ghostbert_t03']))"
     env["PYTHONPATH"] = str(paths.ROOT)
     for number in range(count):
-        env |= {name: str(tmp_path / f"{name}-{number}") for name in ("RUNS_ROOT", "FIGURES_ROOT")}
+        env |= {
+            name: str(tmp_path / f"{name}-{number}")
+            for name in ("RUNS_ROOT", "FIGURES_ROOT")
+        }
         sign = (signal.SIGINT, signal.SIGTERM)[number % 2]
         words = [sys.executable, "-c", code]
         how = {
@@ -482,7 +554,9 @@ def test_a_signal_ends_a_command_in_one_line_at_any_moment(count, tmp_path):
         time.sleep(dice.uniform(0.5, 6.0))
         os.killpg(command.pid, sign)
         told = command.communicate(timeout=60)[1]
-        assert told == "stopped; the same command goes on from the last checkpoints\n", told
+        assert (
+            told == "stopped; the same command goes on from the last checkpoints\n"
+        ), told
         assert command.returncode == 130
 
 
@@ -523,18 +597,25 @@ executor.close()
 """
 
 
-@pytest.mark.parametrize("inside", ["notebooks", pytest.param(".", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "inside", ["notebooks", pytest.param(".", marks=pytest.mark.slow)]
+)
 def test_what_stands_in_a_checkout_uses_its_code(inside, tmp_path):
-    """Commands, kernels, which stand in its notebooks, and workers, in another's environment."""
+    """Commands, kernels, which stand in its notebooks, and workers, in another's
+    environment."""
     other = tmp_path / "other"
-    shutil.copytree(paths.ROOT / "lib", other / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        paths.ROOT / "lib", other / "lib", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (other / "notebooks").mkdir()
     env = {k: v for k, v in os.environ.items() if k not in paths.ROOTS}
     env |= {"PYTHONPATH": str(paths.ROOT)}
     how = {"env": env, "cwd": other / inside, "text": True}
     # The first entry of its path is not the folder in which it stands, as in kernels.
     code = STANDS + WORKS * (inside == ".")
-    told = subprocess.check_output([sys.executable, "-P", "-c", code], **how).splitlines()
+    told = subprocess.check_output(
+        [sys.executable, "-P", "-c", code], **how
+    ).splitlines()
     there = [str(other), f"{other}/lib/__init__.py", f"{other}/lib/__main__.py", "lib"]
     assert told == there + [f"{other}/data"] * (inside == ".")
 
@@ -545,11 +626,19 @@ def test_code_without_a_checkout_is_refused_in_one_line(tmp_path):
     how = {"env": env, "cwd": tmp_path, "text": True, "capture_output": True}
     done = subprocess.run([sys.executable, "-m", "lib", "plan"], **how)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: no checkout has") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith("error: no checkout has")
+        and done.stderr.count("\n") == 1
+    )
 
 
 # ---- damaged notebooks and pages ----
-BODY = {"id": "bermo_t06_hyperparameters", "profile": "toy", "differs": ["x"], "answer": []}
+BODY = {
+    "id": "bermo_t06_hyperparameters",
+    "profile": "toy",
+    "differs": ["x"],
+    "answer": [],
+}
 BODY |= {"counted": "none", "files": []}
 
 
@@ -560,7 +649,9 @@ def workbook(tmp_path, monkeypatch):
     folder.mkdir()
     names = ("bermo_t06_hyperparameters", "ghostbert_t07_params")
     for name in names:
-        (path,) = notebook.find([name.partition("_")[0] + "_t0" + name.split("_t0")[1][0]])
+        (path,) = notebook.find(
+            [name.partition("_")[0] + "_t0" + name.split("_t0")[1][0]]
+        )
         shutil.copy(path, folder)
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
@@ -601,8 +692,14 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     assert __main__.main(["plan"]) == (what != "deleted")
     told = capsys.readouterr()
     assert told.err == "" and other.stem in told.out
-    assert what == "deleted" or f"cannot   {one.stem}" in told.out and "fix: take it" in told.out
-    with pytest.raises(ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"):
+    assert (
+        what == "deleted"
+        or f"cannot   {one.stem}" in told.out
+        and "fix: take it" in told.out
+    )
+    with pytest.raises(
+        ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"
+    ):
         notebook.title(one)
 
 
@@ -621,7 +718,9 @@ def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, ca
 @pytest.mark.parametrize(
     "what", ["{", "[]", "5", '{"a": 5}', '{"../x": {"parameters": {}, "cells": ""}}']
 )
-def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(what, workbook, capsys):
+def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
+    what, workbook, capsys
+):
     paths.COMMITTED.write_text(what)
     for words in (["report"], ["run", "bermo_t06"]):
         assert __main__.main(words) == 2
@@ -632,13 +731,23 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(what, workboo
     assert notebook.committed()
 
 
-@pytest.mark.parametrize("place", ["toy", "scratch/bermo_t06_hyperparameters/toy-by-hand-abc"])
+@pytest.mark.parametrize(
+    "place", ["toy", "scratch/bermo_t06_hyperparameters/toy-by-hand-abc"]
+)
 def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     """What another version of the code wrote beside a page stops no command."""
     path = paths.FIGURES / place / "bermo_t06_hyperparameters.json"
     path.parent.mkdir(parents=True)
-    others = [{key: BODY[key] for key in BODY if key != gone} for gone in notebook.HOLDS]
-    others += [BODY | {key: 5} for key in notebook.HOLDS] + [BODY | {"files": [5]}, {}, [], 5, "x"]
+    others = [
+        {key: BODY[key] for key in BODY if key != gone} for gone in notebook.HOLDS
+    ]
+    others += [BODY | {key: 5} for key in notebook.HOLDS] + [
+        BODY | {"files": [5]},
+        {},
+        [],
+        5,
+        "x",
+    ]
     for other in others:
         path.write_text(json.dumps(other))
         store.say.cache_clear()
@@ -646,7 +755,12 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
-    for half in (b"", b'{"id": ', b"\xff", b"[" * 100_000):  # it is being written, or a kill cut it
+    for half in (
+        b"",
+        b'{"id": ',
+        b"\xff",
+        b"[" * 100_000,
+    ):  # it is being written, or a kill cut it
         path.write_bytes(half)
         report.publish("toy")
     path.write_text(json.dumps(BODY))
@@ -659,18 +773,23 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
     for body in (b"[", b"\xff", b"a = 1\na = 2\n"):
         path = tmp_path / f"{len(body)}.toml"
         path.write_bytes(body)
-        with pytest.raises(disk.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"):
+        with pytest.raises(
+            disk.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"
+        ):
             disk.toml(path)
 
 
 # ---- what lies elsewhere, what is waited for ----
 @pytest.mark.parametrize(
-    "name", ["..", ".", "/", "/etc", "../x", "a/../../b", "a/..", "", "a//b", "a/b/c/d", "a b"]
+    "name",
+    ["..", ".", "/", "/etc", "../x", "a/../../b", "a/..", "", "a//b", "a/b/c/d", "a b"],
 )
 def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     """It is refused before anything is asked of the hub, or looked for in a folder."""
     monkeypatch.setattr(own, "hub", lambda _: pytest.fail("asked"))
-    with pytest.raises(ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"):
+    with pytest.raises(
+        ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
+    ):
         own.task(f"hub:{name}")
 
 
@@ -687,10 +806,14 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, capsys, monkeypatch):
+def test_a_page_that_another_process_makes_is_waited_for_and_told(
+    tmp_path, capsys, monkeypatch
+):
     page = sheet.Sheet(tmp_path / "x.ipynb", tmp_path / "page")
     page.folder.mkdir()
-    monkeypatch.setenv(notebook.BATCH, "")  # What `execute` sets is gone after this test.
+    monkeypatch.setenv(
+        notebook.BATCH, ""
+    )  # What `execute` sets is gone after this test.
     importlib.import_module("papermill"), importlib.import_module("lib.page.kernel")
     held = threading.Event()
 
@@ -699,7 +822,9 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
             held.set()
             time.sleep(1.0)
 
-    monkeypatch.setattr(sheet.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made"))
+    monkeypatch.setattr(
+        sheet.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made")
+    )
     (other := threading.Thread(target=hold)).start()
     held.wait()
     with pytest.raises(pytest.fail.Exception, match="made"):
@@ -714,7 +839,9 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
     mine = evidence.SavedWeights(there)
     assert start.name not in mine
     mine.add(start)
-    assert start.name in evidence.SavedWeights(there)  # also after a command that was stopped
+    assert start.name in evidence.SavedWeights(
+        there
+    )  # also after a command that was stopped
     shutil.rmtree(there.runs / TEACHER.name)
     disk.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
     with store.locked(there.lock(TEACHER)):
@@ -725,8 +852,20 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
 
 
 # ---- texts from data ----
-TEXTS = ["![x](http://e/p.gif)", "[c](javascript:alert(1))", "[c]: http://evil", "<http://a.b>"]
-TEXTS += ["http://auto.link/x", "www.auto.link", "# head", "__init__ _em_ a_b_c", "~~s~~", "``` x"]
+TEXTS = [
+    "![x](http://e/p.gif)",
+    "[c](javascript:alert(1))",
+    "[c]: http://evil",
+    "<http://a.b>",
+]
+TEXTS += [
+    "http://auto.link/x",
+    "www.auto.link",
+    "# head",
+    "__init__ _em_ a_b_c",
+    "~~s~~",
+    "``` x",
+]
 TEXTS += ["- x", "+ x", "---", "> q", "[a\\](b)", "`[c](x:y)", "[a][b]", "*x* | **y**"]
 TEXTS += [
     "<img src=x onerror=alert(1)>",
@@ -740,11 +879,14 @@ TEXTS += [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_from_data_is_shown_as_it_is(text):
-    """Names of classes and files, and errors with them: no link, no picture, no mark."""
+    """Names of classes and files, and errors with them: no link, no picture, no
+    mark."""
     from nbconvert.filters import markdown2html
 
     for shape in ("- {}\n", "*{}*\n", "| a |\n| --- |\n| {} |\n"):
-        shown = markdown2html(shape.format((tables.escaped, tables.cell)[shape[0] == "|"](text)))
+        shown = markdown2html(
+            shape.format((tables.escaped, tables.cell)[shape[0] == "|"](text))
+        )
         told = html.unescape(re.sub("<.*?>", "", shown)).strip()
         assert told.removeprefix("a\n").strip() == " ".join(text.split()), shown
         assert not re.search(r"<(a|img|strong|del|h1|hr|pre|script)\b", shown)
@@ -763,11 +905,23 @@ WRONG = [
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [-1]}, "-1 must be from 0 to"),
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [{}]}, "it must be int"),
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [True]}, "it must be int"),
-    ("ghostbert_t03_pruned_vs_ghost", {"tasks": ["CoLA", "CoLA"]}, "'CoLA' stands in it twice"),
+    (
+        "ghostbert_t03_pruned_vs_ghost",
+        {"tasks": ["CoLA", "CoLA"]},
+        "'CoLA' stands in it twice",
+    ),
     ("ghostbert_t03_pruned_vs_ghost", {"widths": ["3"]}, "it must be int"),
-    ("ghostbert_t03_pruned_vs_ghost", {"widths": "[1,3]"}, "papermill takes it as -y '{widths"),
+    (
+        "ghostbert_t03_pruned_vs_ghost",
+        {"widths": "[1,3]"},
+        "papermill takes it as -y '{widths",
+    ),
     ("ghostbert_t01_glue_dev", {"tasks": ["x"]}, "unknown task of this page: 'x'"),
-    ("ghostbert_t01_glue_dev", {"profile": "mini", "tasks": ["cola"]}, "did you mean 'CoLA'?"),
+    (
+        "ghostbert_t01_glue_dev",
+        {"profile": "mini", "tasks": ["cola"]},
+        "did you mean 'CoLA'?",
+    ),
     ("ghostbert_t01_glue_dev", {"tasks": ["SQuAD1"]}, "(allowed: CoLA, SST-2, MRPC"),
     ("bermo_t01_probing", {"tasks": ["CoLA"]}, "(allowed: Length, WordContent"),
     ("efficientbert_t04_squad", {"tasks": ["CoLA"]}, "(allowed: SQuAD1, SQuAD2)"),
@@ -790,7 +944,9 @@ def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_its_variable(monkeypatch, tmp_path, capsys):
+def test_a_folder_that_cannot_be_written_is_told_with_its_variable(
+    monkeypatch, tmp_path, capsys
+):
     (tmp_path / "file").touch()
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "file")
     assert __main__.main(["report", "bermo_t06"]) == 2
@@ -807,16 +963,56 @@ def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, c
     )
 
 
-@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--workers", "0"]])
+@pytest.mark.parametrize(
+    "words", [["plan", "--workers", "-1"], ["evidence", "--workers", "0"]]
+)
 def test_a_command_takes_no_negative_number(words, capsys):
     with pytest.raises(SystemExit):
         __main__.main(words)
     assert "must be above 0" in capsys.readouterr().err
 
 
-POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]
-POOL += [True, {}, [], [0], [0, 0], [-1], ["CoLA"], ["CoLA", "CoLA"], ["x"], [3, 1], [13]]
-POOL += [[0.1, 0.3], [1.7], [None], [[]], [True], "[1, 3]", "<script>", "a\nb", [10**12], "soft"]
+POOL = [
+    0,
+    1,
+    -1,
+    3,
+    10**12,
+    0.5,
+    -0.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "CoLA",
+    "x",
+    "3",
+    None,
+]
+POOL += [
+    True,
+    {},
+    [],
+    [0],
+    [0, 0],
+    [-1],
+    ["CoLA"],
+    ["CoLA", "CoLA"],
+    ["x"],
+    [3, 1],
+    [13],
+]
+POOL += [
+    [0.1, 0.3],
+    [1.7],
+    [None],
+    [[]],
+    [True],
+    "[1, 3]",
+    "<script>",
+    "a\nb",
+    [10**12],
+    "soft",
+]
 
 
 @counts(30, 200)
@@ -824,7 +1020,9 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     """Specs are checked when they are made, so that a grid that is made can be run."""
     dice, found, names = random.Random(count), Counter(), {}
     for path in notebook.find():
-        if declared := [name for name in notebook.parameters(path) if name != "profile"]:
+        if declared := [
+            name for name in notebook.parameters(path) if name != "profile"
+        ]:
             names[path] = declared
     for _ in range(count):
         path = dice.choice(list(names))

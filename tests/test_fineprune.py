@@ -8,7 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, losses_of, same_run, scored, small_backbone, stop_at, store_with
+from conftest import (
+    finetuned,
+    losses_of,
+    same_run,
+    scored,
+    small_backbone,
+    stop_at,
+    store_with,
+)
 
 from lib import data
 from lib.core import paths
@@ -24,8 +32,13 @@ from lib.train.batches import collate, encode, order
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
-TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
-DATA, SQUAD = data.describe("toy", "CoLA", 64, unseen=8), data.describe("toy", "SQuAD2", 48)
+TRAIN = Train(
+    epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
+)
+DATA, SQUAD = (
+    data.describe("toy", "CoLA", 64, unseen=8),
+    data.describe("toy", "SQuAD2", 48),
+)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
 BACKBONE = small_backbone(TRAIN, layers=2)
@@ -84,9 +97,14 @@ MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
 def test_predictions_are_those_of_the_saved_model(name, runs):
     run, dev = runs[name], data.load(DATA)["dev"]
     found = run.arrays("predictions")
-    assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
+    assert np.array_equal(found["labels"], dev.y) and np.array_equal(
+        found["index"], dev.index
+    )
     assert run.metrics["matthews"] == metrics.score("matthews", found["logits"], dev.y)
-    assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in run.metrics
+    assert (
+        run.arrays("predictions_unseen").keys() == {"bits"}
+        and "unseen.matthews" in run.metrics
+    )
     model, tokenizer = backbone.load(run.model)
     again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
@@ -117,10 +135,15 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
         assert kept.sum() < found["kept_weights"] and (told >= shares).all()
     assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
     assert found["masked_weights"] == 2 * (4 * 48**2 + 2 * 48 * 96)
-    assert found["encoder_parameters"] == found["masked_weights"] + 2 * (4 * 48 + 96 + 48 + 4 * 48)
+    assert found["encoder_parameters"] == found["masked_weights"] + 2 * (
+        4 * 48 + 96 + 48 + 4 * 48
+    )
     assert found["kept_share"] == found["kept_weights"] / found["masked_weights"]
     biases = found["encoder_parameters"] - found["masked_weights"]
-    assert found["remaining"] == (found["kept_weights"] + biases) / found["encoder_parameters"]
+    assert (
+        found["remaining"]
+        == (found["kept_weights"] + biases) / found["encoder_parameters"]
+    )
     assert found["bytes_sparse"] <= found["bytes_dense"]
     on_disk = (run.model / "model.safetensors").stat().st_size
     assert 0 < on_disk - found["bytes_dense"] < 20000
@@ -138,9 +161,12 @@ def test_the_methods_keep_what_they_should(runs):
 
 
 def test_the_dense_run_is_plain_fine_tuning(runs, store):
-    """The same bits as the step `finetune`, so that both kinds of run can stand in one table."""
+    """The same bits as the step `finetune`, so that both kinds of run can stand in one
+    table."""
     other = execute(finetuned(DATA, TRAIN, {"start": BACKBONE}).with_seed(1), store)
-    found, wanted = (run.arrays("predictions")["logits"] for run in (other, runs["dense"]))
+    found, wanted = (
+        run.arrays("predictions")["logits"] for run in (other, runs["dense"])
+    )
     assert np.array_equal(found, wanted)
     assert other.metrics.items() - runs["dense"].metrics.items() <= {
         ("examples_per_second", other.metrics["examples_per_second"])
@@ -156,19 +182,28 @@ def test_the_course_has_a_line_for_each_bin(name, runs):
 
 
 def test_the_course_tells_how_many_weights_are_kept_at_the_first_step_of_each_bin(runs):
-    left = {name: runs[name].arrays("course")["kept_share"] for name in ("dense", *MASKED)}
-    assert all(shares.shape == (STEPS,) for name, shares in left.items() if name != "spans")
+    left = {
+        name: runs[name].arrays("course")["kept_share"] for name in ("dense", *MASKED)
+    }
+    assert all(
+        shares.shape == (STEPS,) for name, shares in left.items() if name != "spans"
+    )
     assert set(left["dense"]) == {1.0}
     ramp = schedules.plan(MAGNITUDE, STEPS)
     for name in ("magnitude", "movement"):
-        assert left[name] == pytest.approx([ramp(step) for step in range(STEPS)], abs=1e-3)
+        assert left[name] == pytest.approx(
+            [ramp(step) for step in range(STEPS)], abs=1e-3
+        )
     assert left["soft"][0] == left["l0"][0] == 1.0
     assert all(runs[name].metrics["kept_share"] <= left[name][0] for name in MASKED)
 
 
 def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
     """A page once read what only older records had."""
-    texts = [path.read_text().replace('\\"', '"') for path in paths.ROOT.glob("notebooks/*.ipynb")]
+    texts = [
+        path.read_text().replace('\\"', '"')
+        for path in paths.ROOT.glob("notebooks/*.ipynb")
+    ]
     read = {key for text in texts for key in re.findall(r'course\["(\w+)"\]', text)}
     assert read and read <= set(runs["soft"].arrays("course"))
 
@@ -182,7 +217,10 @@ def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     chosen = order(rows.lengths(), 16, 1, 0)[0]
     logits = model(**collate(rows, chosen)).logits
     losses.prediction(logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
-    grads = [torch.cat([p.grad.flatten() for p in layer.parameters()]) for layer in layers(model)]
+    grads = [
+        torch.cat([p.grad.flatten() for p in layer.parameters()])
+        for layer in layers(model)
+    ]
     expected = [each.norm().item() for each in grads]
     assert run.arrays("course")["gradient_norm"][0] == pytest.approx(expected, rel=1e-4)
 
@@ -192,18 +230,26 @@ def test_the_mix_learns_and_is_told(runs):
         found = runs[name].arrays("mix")
         assert found["before"].shape == found["after"].shape == (3,)
         assert found["after"].sum() == pytest.approx(1)
-        assert not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
+        assert (
+            not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
+        )
         model = backbone.load(runs[name].model)[0]
-        assert np.array_equal(mix.present(model).weights().detach().numpy(), found["after"])
+        assert np.array_equal(
+            mix.present(model).weights().detach().numpy(), found["after"]
+        )
         assert runs[name].metrics["mix_bytes_per_token"] == 3 * 48 * 4
     assert not (runs["dense"].folder / "mix.safetensors").exists()
 
 
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     start = {"start": CHAIN["soft"]}
-    further, kept = (execute(spec(p, start), store, keep=True) for p in (MAGNITUDE, None))
+    further, kept = (
+        execute(spec(p, start), store, keep=True) for p in (MAGNITUDE, None)
+    )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
-    before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
+    before, after = (
+        masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept)
+    )
     for (*_, one), (*_, two) in zip(before, after, strict=True):
         assert not torch.equal(one.weight, two.weight)
 
@@ -219,17 +265,26 @@ def test_frozen_embeddings_stay(runs):
 
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
-    start, model = (base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe"))
+    start, model = (
+        base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe")
+    )
     before, after = dict(start.named_parameters()), dict(model.named_parameters())
     same = {name for name in before if torch.equal(before[name], after[name])}
     moved = after.keys() - same
-    assert moved == {"pooler.dense.weight", "pooler.dense.bias", "mix.alpha", "mix.gamma"}
+    assert moved == {
+        "pooler.dense.weight",
+        "pooler.dense.bias",
+        "mix.alpha",
+        "mix.gamma",
+    }
     assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
 
 
 def test_distillation_weighs_its_two_parts(runs):
     for line in losses_of(runs["distilled"]):
-        assert line["loss"] == pytest.approx(0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6)
+        assert line["loss"] == pytest.approx(
+            0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6
+        )
     soft = losses_of(runs["soft"])[-1]
     assert soft["penalty"] > 0
     assert soft["loss"] == pytest.approx(soft["hard"] + soft["penalty"], rel=1e-6)
@@ -241,7 +296,9 @@ def test_the_best_model_is_judged_under_the_final_masks(runs):
         for line in runs["best"].lines("events.jsonl")
         if "score" in line
     }
-    assert sorted(scored) == [3, 6, 8] and runs["best"].metrics["matthews"] == max(scored.values())
+    assert sorted(scored) == [3, 6, 8] and runs["best"].metrics["matthews"] == max(
+        scored.values()
+    )
     assert runs["best"].metrics["kept_share"] < 0.11
 
 
@@ -253,8 +310,14 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
 
 def test_probing_tasks_are_told_on_both_their_splits(runs, store):
     probing = data.describe("toy", "Tense", 64)
-    run, splits = execute(spec(mix=MIX, data=probing), store, keep=True), data.load(probing)
-    for name, prefix, key in (("predictions", "dev", ""), ("predictions_test", "test", "test.")):
+    run, splits = (
+        execute(spec(mix=MIX, data=probing), store, keep=True),
+        data.load(probing),
+    )
+    for name, prefix, key in (
+        ("predictions", "dev", ""),
+        ("predictions_test", "test", "test."),
+    ):
         found = run.arrays(name)
         right = found["logits"].argmax(1) == splits[prefix].y
         assert np.array_equal(found["index"], splits[prefix].index)
@@ -281,7 +344,10 @@ def test_a_loss_that_is_not_finite_is_a_result(store):
     found, course = run.metrics, run.arrays("course")
     assert run.status["state"] == "finished" and run.model.exists()
     assert found["diverged"] is True
-    assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists()
+    assert (
+        "matthews" not in found
+        and not (run.folder / "predictions.safetensors").exists()
+    )
     norms = course["gradient_norm"]
     assert np.isfinite(norms[0]).all() and np.isnan(norms[-1]).all()
     with pytest.raises(FloatingPointError, match="lower Train.lr"):
@@ -290,7 +356,9 @@ def test_a_loss_that_is_not_finite_is_a_result(store):
 
 def test_a_score_near_the_majority_class_is_divergence(runs, store):
     dense = runs["dense"].metrics
-    assert dense["majority"] == 0.0 and dense["diverged"] is bool(dense["matthews"] <= 0.02)
+    assert dense["majority"] == 0.0 and dense["diverged"] is bool(
+        dense["matthews"] <= 0.02
+    )
     assert execute(spec(margin=1.0), store).metrics["diverged"] is True
     assert "diverged" not in execute(spec(margin=None), store).metrics
 
@@ -298,7 +366,9 @@ def test_a_score_near_the_majority_class_is_divergence(runs, store):
 def test_what_needs_no_reading():
     splits = data.load(data.describe("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
-    assert heads.majority(data.task("toy", "RTE"), splits) == np.mean(splits["dev"].y == frequent)
+    assert heads.majority(data.task("toy", "RTE"), splits) == np.mean(
+        splits["dev"].y == frequent
+    )
     scores = scored(64)
     assert heads.majority(data.described(scores), data.load(scores)) == 0.0
     spans = data.load(SQUAD)
@@ -315,7 +385,9 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert other.state(CHAIN[name])["state"] == "failed"
     run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
-    assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.lines("events.jsonl"))
+    assert len(calls) == 6 + 3 and any(
+        line.get("resumed") for line in run.lines("events.jsonl")
+    )
     same_run(run, runs[name])
 
 
@@ -325,21 +397,33 @@ def test_scores_and_mix_have_rates_of_their_own_and_no_decay(runs, store, monkey
     class Spy(torch.optim.AdamW):
         def __init__(self, groups, **options):
             super().__init__(groups, **options)
-            seen.extend((len(g["params"]), g["lr"], g["weight_decay"]) for g in self.param_groups)
+            seen.extend(
+                (len(g["params"]), g["lr"], g["weight_decay"])
+                for g in self.param_groups
+            )
 
     monkeypatch.setattr(torch.optim, "AdamW", Spy)
-    execute(spec(MOVEMENT, mix=MIX, train=replace(TRAIN, weight_decay=0.1), seed=2), store)
-    assert seen[0][1:] == (1e-3, 0.1) and sorted(seen[1:]) == [(2, 1e-2, 0.0), (12, 1e-2, 0.0)]
+    execute(
+        spec(MOVEMENT, mix=MIX, train=replace(TRAIN, weight_decay=0.1), seed=2), store
+    )
+    assert seen[0][1:] == (1e-3, 0.1) and sorted(seen[1:]) == [
+        (2, 1e-2, 0.0),
+        (12, 1e-2, 0.0),
+    ]
 
 
 def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
-    """The generated text is in lower case, so the weights are those of the plain run; the saved
-    tokenizer is another.
-    """
+    """The generated text is in lower case, so the weights are those of the plain run;
+    the saved tokenizer is another."""
     cased, movement = runs["cased"], runs["movement"]
-    (model, kept), (plainly, lowered) = (backbone.load(run.model) for run in (cased, movement))
+    (model, kept), (plainly, lowered) = (
+        backbone.load(run.model) for run in (cased, movement)
+    )
     assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
     assert lowered.tokenize("The dog slept")[0] == "the"
     pairs = zip(model.parameters(), plainly.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
-    assert cased.metrics["unknown_share"] == 0.0 and "unknown_share" not in movement.metrics
+    assert (
+        cased.metrics["unknown_share"] == 0.0
+        and "unknown_share" not in movement.metrics
+    )

@@ -1,6 +1,5 @@
-"""Formulas: text and tree round-trip, mistakes are named, widths, and values against closed
-forms.
-"""
+"""Formulas: text and tree round-trip, mistakes are named, widths, and values against
+closed forms."""
 
 import math
 import re
@@ -83,7 +82,9 @@ def test_spellings(text, printed):
     ],
 )
 def test_what_cannot_be_read_is_named(text, said):
-    with pytest.raises(FormulaError, match=re.escape(f"{text!r} is no formula: ")) as error:
+    with pytest.raises(
+        FormulaError, match=re.escape(f"{text!r} is no formula: ")
+    ) as error:
         parse(text)
     assert said in str(error.value)
 
@@ -91,7 +92,10 @@ def test_what_cannot_be_read_is_named(text, said):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("W2 gelu(W1 (x + W1 x))", "W1 occurs 2 times; W1 and W2 have to occur once each"),
+        (
+            "W2 gelu(W1 (x + W1 x))",
+            "W1 occurs 2 times; W1 and W2 have to occur once each",
+        ),
         ("W2 gelu(tanh(x))", "W1 occurs 0 times"),
         ("W1 gelu(W2 x)", "W1 has to be applied before W2"),
         ("W2 x + W1 gelu(x)", "W1 has to be applied before W2"),
@@ -110,7 +114,11 @@ def test_what_is_not_in_the_space_is_named(text, said):
 
 @pytest.mark.parametrize("text", PUBLISHED)
 def test_the_published_formulas_are_in_the_space(text):
-    for hidden, inner, rule in ((540, 540, "truncate"), (540, 135, "truncate"), (768, 1536, "pad")):
+    for hidden, inner, rule in (
+        (540, 540, "truncate"),
+        (540, 135, "truncate"),
+        (768, 1536, "pad"),
+    ):
         assert str(check(text, hidden, inner, rule)) == text
     assert 3 <= height(parse(text)) <= 5
 
@@ -121,14 +129,21 @@ def test_the_published_formulas_are_in_the_space(text):
         ("gelu(W1 x) + W2 tanh(x)", "W2 takes 270 channels, its input has 540"),
         ("W2 gelu(W1 x) * gelu(x) + x", None),
         ("x * W2 (W1 tanh(x) + x)", None),
-        ("gelu(W1 x) * tanh(W2 (x + swish(x)))", "W2 takes 270 channels, its input has 540"),
+        (
+            "gelu(W1 x) * tanh(W2 (x + swish(x)))",
+            "W2 takes 270 channels, its input has 540",
+        ),
     ],
 )
 def test_widths(text, said):
     if said is None:
         assert valid(check(text, 540, 270), 540, 270)
         return
-    assert valid(parse(text)) and not valid(parse(text), 540, 270) and valid(parse(text), 540, 540)
+    assert (
+        valid(parse(text))
+        and not valid(parse(text), 540, 270)
+        and valid(parse(text), 540, 540)
+    )
     with pytest.raises(FormulaError, match=said):
         check(text, 540, 270)
 
@@ -167,7 +182,9 @@ def test_the_canonical_form_computes_the_same(tree):
 # Values
 
 SCALAR = {
-    "gelu": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu": lambda x: (
+        0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "tanh": math.tanh,
     "relu": lambda x: max(x, 0),
@@ -180,7 +197,11 @@ SCALAR = {
 def test_an_operation_of_ones_own_is_one_entry():
     """All that is done with operations follows from the table."""
     for names in (NUMPY, TORCH):
-        assert {*names} == {*formula.OPERATIONS, "pad"} == {*formula.UNARY, *formula.BINARY, "pad"}
+        assert (
+            {*names}
+            == {*formula.OPERATIONS, "pad"}
+            == {*formula.UNARY, *formula.BINARY, "pad"}
+        )
     assert {*formula.ARITY} == {*formula.OPERATIONS, "x", "W1", "W2"}
     assert {*SCALAR} <= {*formula.UNARY}
 
@@ -189,8 +210,12 @@ def test_an_operation_of_ones_own_is_one_entry():
 def test_activations(op):
     grid = np.linspace(-6, 6, 121)
     found = NUMPY[op](grid)
-    np.testing.assert_allclose(found, [SCALAR[op](x) for x in grid], rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(found, TORCH[op](torch.tensor(grid)), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        found, [SCALAR[op](x) for x in grid], rtol=1e-13, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        found, TORCH[op](torch.tensor(grid)), rtol=1e-12, atol=1e-15
+    )
     with np.errstate(over="raise", invalid="raise"):
         assert np.isfinite(NUMPY[op](np.array([-1e90, -1e3, 1e3, 1e90]))).all()
 
@@ -220,7 +245,9 @@ def test_operands_of_different_width_by_hand():
 
 def test_a_node_wants_its_operands():
     for op, args in (("gelu", ()), ("add", (X,)), ("foo", (X,)), ("x", (X,))):
-        with pytest.raises(ValueError, match=f"'{op}' with {len(args)} operands; allowed"):
+        with pytest.raises(
+            ValueError, match=f"'{op}' with {len(args)} operands; allowed"
+        ):
             Node(op, args)
 
 

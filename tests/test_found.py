@@ -1,4 +1,5 @@
-"""What we found (`data/found.md`): its figures come from the records, and no number is typed."""
+"""What we found (`data/found.md`): its figures come from the records, and no number is
+typed."""
 
 import re
 
@@ -16,8 +17,8 @@ SIDES = re.compile(
     r"\b(above|below|under|over|more|less|fewer|better|best|worse|higher|lower|beats?|helps?|"
     r"loses?|lost|far|gains?|rises?|falls?|mostly|outside|against|stays?|collapses?|learns?)\b"
 )
-# These sentences compare, and have no figure. They are on the papers, or on how runs were made, or
-# name a comparison whose figure is the sentence before.
+# These sentences compare, and have no figure. They are on the papers, or on how runs
+# were made, or name a comparison whose figure is the sentence before.
 FACTS = {
     "GhostBERT's Table 1 compares a distilled BERT with ghosts and a plainly fine-tuned one.",
     "The distilled models have twice the steps of those trained on labels, so a part may be longer "
@@ -31,7 +32,8 @@ FACTS = {
     "model's, so it is not counted.",
     "Masks over single weights leave matrices their size, so they save bytes and no time.",
 }
-# These numbers say which comparison it is, or are of the papers and of how runs were made.
+# These numbers say which comparison it is, or are of the papers and of how runs were
+# made.
 NAMES = [
     r"\d+/12",  # widths and shares of FLOPs
     r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on SST-2|IMP)|At 30 %:|to 10 %|at 10 %",
@@ -48,16 +50,29 @@ PARTS = dict(part.partition("\n\n")[::2] for part in f"\n{TEXT}".split("\n## ")[
 
 
 def sentences(text):
-    return [s for line in text.split("\n") for s in re.split(r"(?<=[.?]) (?=[A-Z])", line.strip())]
+    return [
+        s
+        for line in text.split("\n")
+        for s in re.split(r"(?<=[.?]) (?=[A-Z])", line.strip())
+    ]
 
 
-SENTENCES = [s for title, text in PARTS.items() if title != "README" for s in sentences(text) if s]
+SENTENCES = [
+    s
+    for title, text in PARTS.items()
+    if title != "README"
+    for s in sentences(text)
+    if s
+]
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The Verdicts on all claims that the text names, and on all central ones, from the records."""
-    store = Store(tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records")
+    """The Verdicts on all claims that the text names, and on all central ones, from the
+    records."""
+    store = Store(
+        tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
+    )
     ids = dict.fromkeys([*claims.central(), *(id for id, *_ in FIELD.findall(TEXT))])
     with data.planning(look=False):
         return claims.judged(list(ids), store)
@@ -75,7 +90,8 @@ def test_every_fact_is_a_sentence():
 
 @pytest.mark.parametrize("title", PARTS)
 def test_no_number_is_typed(title):
-    """All figures are fields; what is left names a comparison, or is a fact that stands here."""
+    """All figures are fields; what is left names a comparison, or is a fact that stands
+    here."""
     text = re.sub(r"\{[^}]*\}", "", PARTS[title])
     for pattern in NAMES:
         text = re.sub(pattern, "", text)
@@ -90,12 +106,15 @@ def test_every_name_of_a_number_is_used():
 def test_no_word_is_typed():
     """A word on a comparison, or which claim has it, follows from the records alone."""
     text = re.sub(r"\{[^}]*\}", "", TEXT)
-    assert not [word for word in WORDS if word in text.replace("neither is measured", "")]
+    assert not [
+        word for word in WORDS if word in text.replace("neither is measured", "")
+    ]
     assert "†" not in text.replace("† stays after Holm's correction", "")
 
 
 def test_each_field_names_one_comparison_that_is_measured(found):
-    """A field that names nothing would read "not measured", and one that names two the first."""
+    """A field that names nothing would read "not measured", and one that names two the
+    first."""
     fields = FIELD.findall(TEXT)
     assert len(fields) >= 60
     for id, keys, end in fields:
@@ -123,7 +142,9 @@ def test_the_block_of_the_readme_is_that_of_the_records(found):
     _, block, _ = (paths.ROOT / "README.md").read_text().split(claims.FOUND)
     texts = claims.texts(found)
     assert block == texts["README"].strip() + "\n"
-    assert [*texts] == [*PARTS] and not [t for t in texts.values() if "{" in t or not t.strip()]
+    assert [*texts] == [*PARTS] and not [
+        t for t in texts.values() if "{" in t or not t.strip()
+    ]
 
 
 def test_a_record_that_is_gone_changes_the_text(found, tmp_path):

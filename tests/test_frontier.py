@@ -30,16 +30,24 @@ PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
-    return [row for row in notebook.planned(PAGE, values)["grid"] if row["kind"] == kind]
+    return [
+        row for row in notebook.planned(PAGE, values)["grid"] if row["kind"] == kind
+    ]
 
 
 def test_every_method_has_a_point_at_each_budget(anywhere):
     for profile in ("toy", "mini"):
         seeds = frontier.SEEDS[profile][:1]
-        rows = grid(profile=profile, seeds=list(seeds), tasks=list(frontier.TASKS[profile][:1]))
-        counts = {name: sum(row["model"] == name for row in rows) for name in frontier.TABLE}
+        rows = grid(
+            profile=profile, seeds=list(seeds), tasks=list(frontier.TASKS[profile][:1])
+        )
+        counts = {
+            name: sum(row["model"] == name for row in rows) for name in frontier.TABLE
+        }
         budgets = len(frontier.BUDGETS[profile])
-        assert counts == {n: 1 if m.once else budgets for n, m in frontier.TABLE.items()}
+        assert counts == {
+            n: 1 if m.once else budgets for n, m in frontier.TABLE.items()
+        }
         assert len({row["spec"].name for row in rows}) == len(rows)
 
 
@@ -47,10 +55,17 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
     table = [
-        ghostbert.model_spec("toy", "CoLA", 3, model).with_seed(0) for model in ghostbert.MODELS
+        ghostbert.model_spec("toy", "CoLA", 3, model).with_seed(0)
+        for model in ghostbert.MODELS
     ]
     assert [rows["Width"], rows["GhostBERT"]] == table
-    for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping", "Torch-Pruning Taylor"):
+    for name in (
+        "NAS",
+        "Random",
+        "NAS + ghosts",
+        "Layer dropping",
+        "Torch-Pruning Taylor",
+    ):
         ours, theirs = rows[name].parents["start"], rows["Width"].parents["start"]
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {
@@ -88,7 +103,9 @@ def test_flops_are_those_that_pytorch_counts(name, m, ops):
     own = shape("toy")
     model = backbone.build(*encoder(own), ops)
     kept = ops[0] if name == "NAS" else None
-    wanted = frontier.flops("toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"})
+    wanted = frontier.flops(
+        "toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"}
+    )
     assert counted(model, frontier.TOKENS) == wanted
 
 
@@ -117,12 +134,15 @@ def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
 
 
 @pytest.mark.parametrize(
-    ("share", "kept"), [(0.5, [1, 3, 5]), (0.25, [2, 5]), (1 / 12, [5]), (1.0, [*range(6)])]
+    ("share", "kept"),
+    [(0.5, [1, 3, 5]), (0.25, [2, 5]), (1 / 12, [5]), (1.0, [*range(6)])],
 )
 def test_layer_dropping_takes_equal_steps(share, kept):
     six = replace(shape("toy"), layers=6)
     widths, arguments = layer_dropping.keep(six, share)
-    assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(kept)
+    assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(
+        kept
+    )
 
 
 POINTS = pd.DataFrame(
@@ -130,7 +150,13 @@ POINTS = pd.DataFrame(
         {"model": "Whole", "method": "Whole", "m": 0, "flops": 100.0, "score": 90.0},
         {"model": "A 3/12", "method": "A", "m": 3, "flops": 25.5, "score": 80.0},
         {"model": "B 3/12", "method": "B", "m": 3, "flops": 26.0, "score": 79.0},
-        {"model": "Width 3/12", "method": "Width", "m": 3, "flops": 25.0, "score": 78.0},
+        {
+            "model": "Width 3/12",
+            "method": "Width",
+            "m": 3,
+            "flops": 25.0,
+            "score": 78.0,
+        },
         {"model": "C 3/12", "method": "C", "m": 3, "flops": 40.0, "score": 89.0},
         {"model": "D 3/12", "method": "D", "m": 3, "flops": 40.0, "score": 85.0},
     ]
@@ -138,14 +164,21 @@ POINTS = pd.DataFrame(
 
 
 def test_the_front_has_what_nothing_cheaper_beats():
-    assert frontier.front(POINTS, "flops") == ["Width 3/12", "A 3/12", "C 3/12", "Whole"]
+    assert frontier.front(POINTS, "flops") == [
+        "Width 3/12",
+        "A 3/12",
+        "C 3/12",
+        "Whole",
+    ]
 
 
 def test_each_model_stands_beside_the_narrowest_plain_one_of_its_cost():
     lines = POINTS.to_dict("records")
     assert frontier.baseline(lines, 26.0)["model"] == "Width 3/12"  # 5 % more
     assert frontier.baseline(lines, 40.0) is None
-    lines.append({"model": "Whole, distilled", "method": "Whole, distilled", "flops": 100.0})
+    lines.append(
+        {"model": "Whole, distilled", "method": "Whole, distilled", "flops": 100.0}
+    )
     assert frontier.baseline(lines, 40.0)["model"] == "Whole, distilled"
 
 
@@ -155,11 +188,20 @@ def test_a_gap_is_paired_with_the_plain_model():
     frame["m"] = [3 if name in ("Width", "GhostBERT") else 0 for name in frame["model"]]
     frame = frame.assign(kind="model", parameters=1e6)
     table = frontier.points(frame, "mini").set_index("method")
-    for name, beside in {"GhostBERT": "Width 3/12", "Whole": "Whole, distilled"}.items():
+    for name, beside in {
+        "GhostBERT": "Width 3/12",
+        "Whole": "Whole, distilled",
+    }.items():
         line, other = table.loc[name], table.set_index("model").loc[beside]
-        assert line["beside"] == beside and line["gap_low"] <= line["gap"] <= line["gap_high"]
+        assert (
+            line["beside"] == beside
+            and line["gap_low"] <= line["gap"] <= line["gap_high"]
+        )
         assert line["gap"] == pytest.approx(line["score"] - other["score"])
-    assert table["gap"]["Width"] == 0 and table["budget"].to_dict()["Whole"] == frontier.HEADS
+    assert (
+        table["gap"]["Width"] == 0
+        and table["budget"].to_dict()["Whole"] == frontier.HEADS
+    )
 
 
 ASK = "from lib.papers import frontier; print(*frontier.TABLE, sep='; ')"
@@ -170,16 +212,25 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
 
     def asked():
         done = subprocess.run(
-            [sys.executable, "-c", ASK], cwd=tmp_path, capture_output=True, text=True, check=True
+            [sys.executable, "-c", ASK],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip().split("; ")
 
     for folder in ("lib", "data/published", "data/unseen"):
         shutil.copytree(paths.ROOT / folder, tmp_path / folder)
     table, own = (
-        tmp_path / "lib/methods" / f"{name}.py" for name in ("__init__", "layer_dropping")
+        tmp_path / "lib/methods" / f"{name}.py"
+        for name in ("__init__", "layer_dropping")
     )
-    line, text, code = '"Layer dropping": "layer_dropping", ', table.read_text(), own.read_text()
+    line, text, code = (
+        '"Layer dropping": "layer_dropping", ',
+        table.read_text(),
+        own.read_text(),
+    )
     there = asked()
     assert "Layer dropping" in there and line in text
     table.write_text(text.replace(line, ""))
@@ -194,9 +245,21 @@ def test_networks_are_timed_as_cut_without_training(anywhere):
     (row,) = grid("clock")
     models = row["spec"].inputs
     assert "model:Fine-pruned BERT 3/12" not in models
-    for name in ("Width", "GhostBERT", "NAS", "Random", "NAS + ghosts", "Layer dropping"):
+    for name in (
+        "Width",
+        "GhostBERT",
+        "NAS",
+        "Random",
+        "NAS + ghosts",
+        "Layer dropping",
+    ):
         assert models[f"model:{name} 3/12"].step == "operate"
-    assert not any("Torch-Pruning" in name for name in models)  # the shape of Width is there
-    assert models["model:Whole"] == grid()[0]["spec"] and "model:Whole, distilled" not in models
+    assert not any(
+        "Torch-Pruning" in name for name in models
+    )  # the shape of Width is there
+    assert (
+        models["model:Whole"] == grid()[0]["spec"]
+        and "model:Whole, distilled" not in models
+    )
     assert grid("clock", methods=["Width"]) == []  # nothing to compare with
     assert {row["model"] for row in grid("search")} == {"NAS", "Random", "NAS + ghosts"}

@@ -1,4 +1,5 @@
-"""Steering a search: schedules, cost loss, movers, turns, landing and trim, on arrays."""
+"""Steering a search: schedules, cost loss, movers, turns, landing and trim, on
+arrays."""
 
 from dataclasses import replace
 
@@ -18,8 +19,12 @@ TINY4, BASE = cost.SHAPES["tinybert-4"], cost.SHAPES["bert-base"]
 
 def control(options=PLAIN, shape=TINY4, seed=0):
     whole = {"heads": shape.heads, "ffn": shape.ffn}
-    sizes = {(layer, kind): n for layer in range(shape.layers) for kind, n in whole.items()}
-    cost = gates.encoder(shape.hidden, shape.hidden // shape.heads, [whole] * shape.layers)
+    sizes = {
+        (layer, kind): n for layer in range(shape.layers) for kind, n in whole.items()
+    }
+    cost = gates.encoder(
+        shape.hidden, shape.hidden // shape.heads, [whole] * shape.layers
+    )
     return Control(options, sizes, cost, seed)
 
 
@@ -32,7 +37,9 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
     if kind == "additive":
         assert np.diff(values) == pytest.approx(-(1 - ratio) / 100, abs=1e-12)
     else:
-        assert np.divide(values[1:], values[:-1]) == pytest.approx(ratio ** (1 / 100))  # corrected
+        assert np.divide(values[1:], values[:-1]) == pytest.approx(
+            ratio ** (1 / 100)
+        )  # corrected
     assert target(0, 1, ratio, kind) == ratio
     assert {target(i, 9, ratio, "none") for i in range(9)} == {ratio}
 
@@ -70,7 +77,9 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
     found = c.slope(alphas)
     for i in places:
         up, down = (
-            np.log(c.cost(c.sums(sigmoid(alphas + step * (np.arange(len(alphas)) == i)))))
+            np.log(
+                c.cost(c.sums(sigmoid(alphas + step * (np.arange(len(alphas)) == i))))
+            )
             for step in (1e-5, -1e-5)
         )
         assert found[i] == pytest.approx((up - down) / 2e-5, rel=1e-4)
@@ -78,10 +87,14 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
 
 # ---- movers ----
 @pytest.mark.parametrize(
-    "quota, groups", [("layer", [(12, 2)] * 4 + [(1200, 120)] * 4), ("all", [(4848, 485)])]
+    "quota, groups",
+    [("layer", [(12, 2)] * 4 + [(1200, 120)] * 4), ("all", [(4848, 485)])],
 )
 def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, groups):
-    c, gradient = control(replace(PLAIN, quota=quota)), np.random.default_rng(0).normal(size=4848)
+    c, gradient = (
+        control(replace(PLAIN, quota=quota)),
+        np.random.default_rng(0).normal(size=4848),
+    )
     movers = c.most(np.abs(gradient), 0.1)
     pairs = list(zip(c.groups, movers, strict=True))
     assert sorted((len(group), len(moved)) for group, moved in pairs) == sorted(groups)
@@ -103,7 +116,9 @@ def test_as_reported_one_step_takes_off_a_tenth():
     """The overshoot: 10 % of all gates at once, where the schedule asked for 0.03 %."""
     c = control(replace(PLAIN, ratio=0.98))
     moved, _, note = c.move(OPEN, ZERO, ZERO, 0, 1)
-    assert note[2] == 4 * (2 + 120) and 1 - c.ratio(moved) == pytest.approx(0.126, abs=0.001)
+    assert note[2] == 4 * (2 + 120) and 1 - c.ratio(moved) == pytest.approx(
+        0.126, abs=0.001
+    )
 
 
 # ---- turns ----
@@ -116,20 +131,23 @@ def test_turns_take_the_same_share_of_every_region():
     for end in range(1, len(order) + 1):
         counts = np.bincount(c.region[order[:end]], minlength=8)
         share = end / len(order)
-        assert (np.abs(counts - share * np.array([4, 100, 10, 0, 0, 0, 0, 0])) <= 2).all()
+        assert (
+            np.abs(counts - share * np.array([4, 100, 10, 0, 0, 0, 0, 0])) <= 2
+        ).all()
     for region in range(3):
         own = order[c.region[order] == region]
         assert (np.diff(eager[own]) < 0).all()
 
 
 def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
-    """A step that needs two neurons takes a head once in a while, and on average the same share of
-    both.
-    """
+    """A step that needs two neurons takes a head once in a while, and on average the
+    same share of both."""
     random, heads, neurons = np.random.default_rng(0), 0, 0
     c = control(replace(OURS, ratio=0.99))
     for step in range(250):
-        moved, _, _ = c.move(OPEN, ZERO, random.normal(size=4848) ** 2, step + 400, 2000)
+        moved, _, _ = c.move(
+            OPEN, ZERO, random.normal(size=4848) ** 2, step + 400, 2000
+        )
         heads += (moved < 0)[c.region % 2 == 0].mean()
         neurons += (moved < 0).mean()
     assert 0.6 < heads / neurons < 1.6
@@ -156,20 +174,28 @@ def noise(c, steps, scale, seed):
             for ratio in (0.1, 0.3, 0.5, 0.7)
             for more in ((0.0, 0.0), (1e-6, 0.9), (1e-3, 0.0), (1e-3, 0.9))
         ),
-        *((cost.SHAPES["bert-mini"], ratio, 1e-5, 0.9) for ratio in (0.1, 0.3, 0.5, 0.7)),
+        *(
+            (cost.SHAPES["bert-mini"], ratio, 1e-5, 0.9)
+            for ratio in (0.1, 0.3, 0.5, 0.7)
+        ),
         (BASE, 0.3, 1e-6, 0.9),
     ],
 )
 def test_it_lands(shape, ratio, scale, memory):
-    """With gradients below, like and far above those of the cost loss; little is left to trim."""
+    """With gradients below, like and far above those of the cost loss; little is left
+    to trim."""
     c = control(replace(OURS, ratio=ratio, memory=memory), shape)
     alphas, average, curve = noise(c, 30, scale, seed=1)
     trimmed, taken = c.trim(alphas, average)
     head = gated.head(shape.hidden, shape.hidden // shape.heads)
     assert abs(c.ratio(trimmed) / ratio - 1) <= 0.01
-    assert (alphas != trimmed).sum() == len(taken) <= head / gated.neuron(shape.hidden) + 1
+    assert (
+        (alphas != trimmed).sum() == len(taken) <= head / gated.neuron(shape.hidden) + 1
+    )
     assert np.bincount(c.region, c.on(trimmed)).min() >= 1
-    assert (np.abs(curve[:, 1] - curve[:, 0]) <= head / c.full).all()  # one gate, at every step
+    assert (
+        np.abs(curve[:, 1] - curve[:, 0]) <= head / c.full
+    ).all()  # one gate, at every step
 
 
 def test_as_reported_a_task_that_outweighs_the_cost_loss_ends_above_the_target():
@@ -183,7 +209,11 @@ def test_below_the_target_gates_switch_on_and_none_off():
     alphas = np.where(np.arange(4848) % 5 < 2, 5.0, -5.0)
     before = c.ratio(alphas)
     moved, _, note = c.move(alphas, ZERO, np.full(4848, -1.0), 0, 10)
-    assert before < c.ratio(moved) and note[2] == 0 and note[3] == (moved > alphas).sum() > 0
+    assert (
+        before < c.ratio(moved)
+        and note[2] == 0
+        and note[3] == (moved > alphas).sum() > 0
+    )
     kept, _, note = c.move(alphas, ZERO, np.full(4848, 1.0), 0, 10)  # nobody wants to
     assert note[2:].tolist() == [0, 0] and (kept == alphas).all()
 
@@ -216,18 +246,25 @@ def test_memory_averages_the_gradients():
 
 
 def test_a_region_is_never_emptied():
-    for options in (replace(PLAIN, share=1.0, ratio=0.2), replace(OURS, share=1.0, ratio=0.04)):
+    for options in (
+        replace(PLAIN, share=1.0, ratio=0.2),
+        replace(OURS, share=1.0, ratio=0.04),
+    ):
         c = control(options)
         alphas, average = OPEN, ZERO
         for step in range(5):
-            alphas, average, _ = c.move(alphas, average, np.ones(4848) + np.arange(4848), step, 5)
+            alphas, average, _ = c.move(
+                alphas, average, np.ones(4848) + np.arange(4848), step, 5
+            )
         assert np.bincount(c.region, c.on(alphas)).min() == 1
 
 
 def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     c = control(replace(OURS, ratio=0.3))
     trimmed, taken = c.trim(OPEN, np.arange(4848.0))
-    assert -0.001 < c.ratio(trimmed) / 0.3 - 1 <= 0 and len(taken) == (trimmed < 0).sum()
+    assert (
+        -0.001 < c.ratio(trimmed) / 0.3 - 1 <= 0 and len(taken) == (trimmed < 0).sum()
+    )
     again, none = c.trim(trimmed, np.arange(4848.0))
     assert len(none) == 0 and (again == trimmed).all()
     up, switched = c.trim(np.where(np.arange(4848) % 50, -5.0, 5.0), np.arange(4848.0))
@@ -249,7 +286,9 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     shares = []
     for seed in range(5):
         on = gates.random_architecture(c.options, c.sizes, c.cost, seed)
-        assert -0.001 < c.actual(on) / ratio - 1 <= 0  # as searched ones end: within a neuron
+        assert (
+            -0.001 < c.actual(on) / ratio - 1 <= 0
+        )  # as searched ones end: within a neuron
         counts = np.bincount(c.region, on)
         assert counts.min() >= 1
         shares.append(counts / np.array(list(c.sizes.values())))
@@ -265,7 +304,9 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
     drawn = [gates.random_of_sizes(sizes, numbers, seed) for seed in range(400)]
     ends = np.cumsum(list(sizes.values()))[:-1]
     for on in drawn:
-        assert on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
+        assert (
+            on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
+        )
     assert np.array_equal(drawn[3], gates.random_of_sizes(sizes, numbers, 3))
     share = np.mean(drawn, 0)  # each part of a region has the same chance
     wanted = np.repeat([1 / 4, 12 / 30, 1, 3 / 30], list(sizes.values()))
@@ -275,11 +316,15 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
 # ---- mistakes ----
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
-    least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2) / gated.masked(shape)
+    least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2) / gated.masked(
+        shape
+    )
     said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* at least that"
     with pytest.raises(ValueError, match=said):
         control(replace(OURS, ratio=0.05), shape)
-    assert control(replace(OURS, ratio=round(least, 3) + 0.001), shape).full == gated.masked(shape)
+    assert control(
+        replace(OURS, ratio=round(least, 3) + 0.001), shape
+    ).full == gated.masked(shape)
 
 
 def test_without_control_everything_moves():

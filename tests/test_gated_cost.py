@@ -1,6 +1,5 @@
-"""The report's FLOPs, its percentage changes and its speed-ups, to the printed digit or on the list
-of known misses.
-"""
+"""The report's FLOPs, its percentage changes and its speed-ups, to the printed digit or
+on the list of known misses."""
 
 import math
 import re
@@ -19,7 +18,9 @@ TINY4 = gated.REPORTED["TinyBERT-4L"][0]
 
 
 def rounded(value, digits):
-    return float(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return float(
+        Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,8 @@ def test_the_four_sizes_to_the_last_digit(name, said, hard):
 
 
 def test_the_factor_and_the_pooler_are_both_needed():
-    """Whole masks miss three of four sizes; without the pooler three miss the last digit."""
+    """Whole masks miss three of four sizes; without the pooler three miss the last
+    digit."""
     hits = []
     for shape, mask, said in gated.REPORTED.values():
         counts = gated.masked(shape), gated.masked(shape, mask) - 2 * shape.hidden**2
@@ -63,11 +65,13 @@ def test_shares():
     [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (cost.SHAPES["bert-mini"], 160)],
 )
 def test_units(shape, neurons):
-    """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in terms of the
-    latter.
-    """
+    """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in
+    terms of the latter."""
     h, d = shape.hidden, shape.hidden // shape.heads
-    assert gated.head(h, d) == 8 * 128 * h * d + 4 * 128**2 * d and gated.neuron(h) == 4 * 128 * h
+    assert (
+        gated.head(h, d) == 8 * 128 * h * d + 4 * 128**2 * d
+        and gated.neuron(h) == 4 * 128 * h
+    )
     assert gated.head(h, d) / gated.neuron(h) == pytest.approx(neurons, abs=0.05)
     units = shape.heads * gated.head(h, d) + shape.ffn * gated.neuron(h)
     assert gated.masked(shape) == shape.layers * units + 2 * h * h
@@ -78,9 +82,8 @@ def test_true_flops_differ_by_the_classifier_alone():
 
 
 def test_inputs_and_qkv_dimensions():
-    """Halving the inputs halves the three products that read them; dropping a query dimension drops
-    a key's with it.
-    """
+    """Halving the inputs halves the three products that read them; dropping a query
+    dimension drops a key's with it."""
     h, d, t = 312, 26, 128
     width = {"heads": 12, "ffn": 1200}
 
@@ -106,13 +109,20 @@ def decimals(cell):
 
 def printed(name):
     """Cells as text, by row name."""
-    cells = pd.read_csv(PUBLISHED / "nas" / f"{name}.csv", dtype=str, keep_default_na=False)
+    cells = pd.read_csv(
+        PUBLISHED / "nas" / f"{name}.csv", dtype=str, keep_default_na=False
+    )
     return {row.iloc[0]: row.to_dict() for _, row in cells.iterrows()}
 
 
 def change(value, baseline):
-    """The tables' percentage change, relative and not in points; from a baseline of 0 infinite."""
-    return 100 * (value - baseline) / baseline if baseline else math.copysign(math.inf, value)
+    """The tables' percentage change, relative and not in points; from a baseline of 0
+    infinite."""
+    return (
+        100 * (value - baseline) / baseline
+        if baseline
+        else math.copysign(math.inf, value)
+    )
 
 
 TESTS = {
@@ -126,7 +136,9 @@ TESTS = {
 @pytest.mark.parametrize("name, cells", TESTS.items())
 def test_percentage_changes_of_the_test_tables(name, cells):
     baseline, ours, shown = printed(name).values()
-    told = {column: cell for column, cell in shown.items() if cell and column != "Models"}
+    told = {
+        column: cell for column, cell in shown.items() if cell and column != "Models"
+    }
     assert len(told) == cells
     for column, cell in told.items():
         found = change(float(ours[column]), float(baseline[column]))
@@ -137,7 +149,9 @@ def test_percentage_changes_of_the_test_tables(name, cells):
 @pytest.mark.parametrize("end, other", [("low", "high"), ("high", "low")])
 def test_speed_ups(name, end, other):
     baseline, ours, _ = printed(name).values()
-    found = rounded(float(baseline["FLOPS (B) low"]) / float(ours[f"FLOPS (B) {other}"]), 1)
+    found = rounded(
+        float(baseline["FLOPS (B) low"]) / float(ours[f"FLOPS (B) {other}"]), 1
+    )
     miss = MISSES.get((name, ours["Models"], f"Speedup {end}"))
     assert f"{found:.1f}" == (miss["computed"] if miss else ours[f"Speedup {end}"])
     assert not miss or miss["printed"] == ours[f"Speedup {end}"]
@@ -153,7 +167,10 @@ def test_percentage_changes_of_the_size_sweep():
 
 
 def test_table_5_repeats_table_4():
-    sizes, random = table("nas", "table04_dev_size_sweep"), table("nas", "table05_nas_vs_random")
+    sizes, random = (
+        table("nas", "table04_dev_size_sweep"),
+        table("nas", "table05_nas_vs_random"),
+    )
     for size in ("10%", "30%", "50%", "70%"):
         assert sizes[size].tolist() == random[f"{size} NAS"].tolist()
 
@@ -161,7 +178,9 @@ def test_table_5_repeats_table_4():
 @pytest.mark.parametrize("name", ["table08b_mnist_3layer", "table10b_mnist_11layer"])
 def test_resulting_ratios_of_the_digits(name):
     wrong = 0
-    for _, (_, target, ratio, image, noise) in table("nas", name).astype(str).iterrows():
+    for _, (_, target, ratio, image, noise) in (
+        table("nas", name).astype(str).iterrows()
+    ):
         found = f"{rounded((int(image) + int(noise)) / 1568, 3):.3f}"
         miss = MISSES.get((name, str(float(target)), "Resulting Input Size Ratio"))
         wrong += bool(miss)
@@ -172,18 +191,31 @@ def test_resulting_ratios_of_the_digits(name):
 
 def test_magnitude_table():
     rows = table("nas", "table10a_vs_imp_dev").set_index("Row")
-    ours, theirs, told = rows.loc["30% Bertbase-12L"], rows.loc["IMP [37]"], rows.loc["Difference"]
+    ours, theirs, told = (
+        rows.loc["30% Bertbase-12L"],
+        rows.loc["IMP [37]"],
+        rows.loc["Difference"],
+    )
     for column in rows.columns.drop("Avg"):
         assert rounded(ours[column] - theirs[column], 1) == told[column]
     for row in (ours, theirs):
         assert rounded(row.drop("Avg").mean(), 1) == row["Avg"]
     ratios = rows.loc["Ratio % (30% Bertbase-12L)"].drop("Avg")
-    big = table("nas", "table08a_test_bertbase").set_index("Models").loc["30% Bertbase-12L"]
-    for end, column, value in (("lowest", "low", ratios.min()), ("highest", "high", ratios.max())):
+    big = (
+        table("nas", "table08a_test_bertbase")
+        .set_index("Models")
+        .loc["30% Bertbase-12L"]
+    )
+    for end, column, value in (
+        ("lowest", "low", ratios.min()),
+        ("highest", "high", ratios.max()),
+    ):
         miss = MISSES["table10a_vs_imp_dev", "Ratio % (30% Bertbase-12L)", end]
         computed = rounded(100 * big[f"FLOPS (B) {column}"] / 22.199, 1)
         assert (miss["printed"], miss["computed"]) == (str(value), str(computed))
-        assert 100 * big[f"FLOPS (B) {column}"] / value == pytest.approx(23.74, abs=0.02)
+        assert 100 * big[f"FLOPS (B) {column}"] / value == pytest.approx(
+            23.74, abs=0.02
+        )
 
 
 def test_means_over_three_runs_are_whole_counts_of_the_development_set():
@@ -202,4 +234,6 @@ def test_corrections_name_tables_that_are_there():
     assert not listed.isna().any(axis=None) or listed["column"].isna().sum() == 1
     names = {p.stem.split("_")[0] for p in (PUBLISHED / "nas").glob("table*.csv")}
     for cell in listed["table"]:
-        assert all(part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")), cell
+        assert all(
+            part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")
+        ), cell

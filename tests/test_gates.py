@@ -1,4 +1,5 @@
-"""Gates against masks written out by hand, in float64: forward, gradients, cutting, saving."""
+"""Gates against masks written out by hand, in float64: forward, gradients, cutting,
+saving."""
 
 import copy
 
@@ -11,7 +12,13 @@ from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.train import gating
 
-REGIONS = [("heads", "ffn"), ("ffn",), ("qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv",)]
+REGIONS = [
+    ("heads", "ffn"),
+    ("ffn",),
+    ("qkv", "ffn"),
+    ("heads", "ffn", "embedding"),
+    ("qkv",),
+]
 COUNT = {"heads": 12, "ffn": 96, "embedding": 48, "qk": 48, "v": 48}
 every_region = pytest.mark.parametrize("regions", REGIONS, ids="+".join)
 
@@ -38,7 +45,9 @@ def by_hand(model, masks):
         layer = layers(model)[number]
         attention, out = layer.attention.self, layer.attention.output.dense
         if kind == "qk":
-            attention.query.register_forward_hook(lambda _, __, made, mask=mask: made * mask)
+            attention.query.register_forward_hook(
+                lambda _, __, made, mask=mask: made * mask
+            )
             continue
         width = attention.attention_head_size
         wide = mask.repeat_interleave(width) if kind == "heads" else mask
@@ -49,7 +58,9 @@ def by_hand(model, masks):
             "embedding": [attention.query, attention.key, attention.value],
         }
         for part in parts[kind]:
-            part.register_forward_pre_hook(lambda _, given, wide=wide: (given[0] * wide,))
+            part.register_forward_pre_hook(
+                lambda _, given, wide=wide: (given[0] * wide,)
+            )
     return model
 
 
@@ -58,11 +69,18 @@ def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits
     plain, batch = tiny(family).double(), sentences(family)
     model = gated_model(copy.deepcopy(plain), regions)
     alphas = gates.alphas(model)
-    kinds = [k for region in regions for k in (("qk", "v") if region == "qkv" else (region,))]
+    kinds = [
+        k for region in regions for k in (("qk", "v") if region == "qkv" else (region,))
+    ]
     assert {k: len(alphas[0, k]) for _, k in alphas} == {k: COUNT[k] for k in kinds}
-    hand = {at: torch.sigmoid(alpha.detach()).requires_grad_() for at, alpha in alphas.items()}
+    hand = {
+        at: torch.sigmoid(alpha.detach()).requires_grad_()
+        for at, alpha in alphas.items()
+    }
     twin = by_hand(plain, hand)
-    torch.testing.assert_close(logits(model, batch), logits(twin, batch), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        logits(model, batch), logits(twin, batch), atol=1e-12, rtol=0
+    )
     model(**batch).logits.square().sum().backward()
     twin(**batch).logits.square().sum().backward()
     for at, alpha in alphas.items():
@@ -75,9 +93,17 @@ def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits
 def test_all_gates_start_on_and_one_is_on_above_the_threshold(tiny):
     """sigmoid(a) > 0.99 means a > 4.595."""
     model = tiny("bert")
-    assert operate(model, {"op": "gates", "regions": ["heads", "ffn"]}) == {"heads": 24, "ffn": 192}
-    assert {a.item() for alpha in gates.alphas(model).values() for a in alpha.detach()} == {5.0}
-    assert read(model) == {"heads": [list(range(12))] * 2, "neurons": [list(range(96))] * 2}
+    assert operate(model, {"op": "gates", "regions": ["heads", "ffn"]}) == {
+        "heads": 24,
+        "ffn": 192,
+    }
+    assert {
+        a.item() for alpha in gates.alphas(model).values() for a in alpha.detach()
+    } == {5.0}
+    assert read(model) == {
+        "heads": [list(range(12))] * 2,
+        "neurons": [list(range(96))] * 2,
+    }
     values = torch.tensor([5, 4.596, 4.594, 4, 0, -5, 6, -6, 4.7, 4.5, -4.7, 5])
     with torch.no_grad():
         for layer in (0, 1):
@@ -96,7 +122,9 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     hard, found = logits(model, batch), read(model)
     gates.detach(model)
     report = operate(model, {"op": "keep"} | found)
-    assert report == {kind: [len(kept) for kept in lists] for kind, lists in found.items()}
+    assert report == {
+        kind: [len(kept) for kept in lists] for kind, lists in found.items()
+    }
     torch.testing.assert_close(logits(model, batch), hard, atol=1e-12, rtol=0)
     backbone.save(model.float(), tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
@@ -109,7 +137,9 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
 
 
 @every_region
-def test_detached_gates_leave_the_model_as_it_was(family, regions, tiny, sentences, logits):
+def test_detached_gates_leave_the_model_as_it_was(
+    family, regions, tiny, sentences, logits
+):
     model, batch = tiny(family), sentences(family)
     names = [name for name, _ in model.named_parameters()]
     gated_model(model, regions)
@@ -124,7 +154,10 @@ def test_detached_gates_leave_the_model_as_it_was(family, regions, tiny, sentenc
 def test_a_gated_model_is_saved_loaded_and_copied(
     family, tiny, sentences, logits, tokenizer, tmp_path
 ):
-    model, batch = gated_model(tiny(family), ["heads", "ffn", "embedding"]), sentences(family)
+    model, batch = (
+        gated_model(tiny(family), ["heads", "ffn", "embedding"]),
+        sentences(family),
+    )
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     other, expected = copy.deepcopy(again), logits(model, batch)
@@ -137,14 +170,19 @@ def test_gates_are_refused_where_they_do_not_fit(tiny):
     model = tiny("bert")
     with pytest.raises(ValueError, match="'neurons' is not in list"):
         operate(model, {"op": "gates", "regions": ["neurons"]})
-    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3})
+    operate(
+        model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3}
+    )
     with pytest.raises(ValueError, match="gates after ghost"):
         operate(model, {"op": "gates", "regions": ["ffn"]})
 
 
 def test_gates_on_a_cut_model_count_what_is_there(tiny):
     model = tiny("bert")
-    operate(model, {"op": "keep", "heads": [[1, 2], [5]], "neurons": [[1, 2, 3], list(range(50))]})
+    operate(
+        model,
+        {"op": "keep", "heads": [[1, 2], [5]], "neurons": [[1, 2, 3], list(range(50))]},
+    )
     operate(model, {"op": "gates", "regions": ["heads", "ffn", "embedding"]})
     found = {at: len(alpha) for at, alpha in gates.alphas(model).items()}
     first = {(0, "heads"): 2, (0, "ffn"): 3, (0, "embedding"): 48}

@@ -1,5 +1,5 @@
-"""Ghost modules: every convolution at every position against loops, the paper's equations and the
-cost formulas; under padding, training, saving and copying."""
+"""Ghost modules: every convolution at every position against loops, the paper's
+equations and the cost formulas; under padding, training, saving and copying."""
 
 import copy
 from dataclasses import replace
@@ -14,7 +14,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.core.names import stream
 from lib.core.options import Ghost
 from lib.core.spec import plain
-from lib.measure.cost import SHAPES, configured, flops, ghost_flops, ghost_parameters, parameters
+from lib.measure.cost import (
+    SHAPES,
+    configured,
+    flops,
+    ghost_flops,
+    ghost_parameters,
+    parameters,
+)
 from lib.model import backbone
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
@@ -27,7 +34,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def options(kind="dwconv", positions=("o", "ffn2"), kernel=3, **changes):
     fixed = {"tokens": TOKENS, "relu": True} if kind == "conv1d_f" else {"relu": True}
-    return Ghost(**{"kind": kind, "positions": positions, "kernel": kernel} | fixed | changes)
+    return Ghost(
+        **{"kind": kind, "positions": positions, "kernel": kernel} | fixed | changes
+    )
 
 
 EVERY = [
@@ -51,18 +60,24 @@ every = pytest.mark.parametrize("ghost", EVERY, ids=name)
 
 
 def operations(ghost, heads=3):
-    cut = {"op": "cut", "heads": heads} | ({"whole": list(ghost.uncut)} if ghost.uncut else {})
+    cut = {"op": "cut", "heads": heads} | (
+        {"whole": list(ghost.uncut)} if ghost.uncut else {}
+    )
     return [cut, {"op": "ghost"} | plain(ghost)]
 
 
 def scores(seed=1):
     draw = torch.Generator().manual_seed(seed)
-    heads, neurons = torch.rand(2, 12, generator=draw), torch.rand(2, 96, generator=draw)
+    heads, neurons = (
+        torch.rand(2, 12, generator=draw),
+        torch.rand(2, 96, generator=draw),
+    )
     return {"head_scores": heads, "neuron_scores": neurons}
 
 
 def operated(model, ghost, heads=3, seed=3):
-    """The model with the cut that this ghost wants, and the ghost; and the cut's report."""
+    """The model with the cut that this ghost wants, and the ghost; and the cut's
+    report."""
     cut, add = operations(ghost, heads)
     report = operate(model, cut, **scores())
     operate(model, add, seed=seed)
@@ -85,7 +100,8 @@ def close(a, b, atol=1e-12):
 
 # ---- the convolutions ----
 def slow(kind, x, weight):
-    """x [B, M, T, C], weight [R, M, *kernel]: one value at a time, zero beyond the edges."""
+    """x [B, M, T, C], weight [R, M, *kernel]: one value at a time, zero beyond the
+    edges."""
     batch, inputs, tokens, channels = x.shape
     taps, half = weight.shape[-1], weight.shape[-1] // 2
     out = x.new_zeros(batch, len(weight), tokens, channels)
@@ -100,13 +116,20 @@ def slow(kind, x, weight):
                 if kind == "dwconv":
                     out[b, r, t, c] += w[c, k] * at(b, m, t + k - half, c)
                 elif kind == "conv1d_s":
-                    each = (w[c, j, k] * at(b, m, t + k - half, j) for j in range(channels))
+                    each = (
+                        w[c, j, k] * at(b, m, t + k - half, j) for j in range(channels)
+                    )
                     out[b, r, t, c] += sum(each)
                 elif kind == "conv1d_f":
-                    each = (w[t, j, k] * at(b, m, j, c + k - half) for j in range(tokens))
+                    each = (
+                        w[t, j, k] * at(b, m, j, c + k - half) for j in range(tokens)
+                    )
                     out[b, r, t, c] += sum(each)
                 else:
-                    each = (w[i, k] * at(b, m, t + i - half, c + k - half) for i in range(taps))
+                    each = (
+                        w[i, k] * at(b, m, t + i - half, c + k - half)
+                        for i in range(taps)
+                    )
                     out[b, r, t, c] += sum(each)
     return out
 
@@ -118,11 +141,14 @@ def convolution(settings, channels, inputs=1, outputs=1):
 
 @every_kind
 @pytest.mark.parametrize(
-    "inputs, outputs, kernel, softmax", [(1, 1, 3, True), (1, 2, 1, False), (2, 3, 5, True)]
+    "inputs, outputs, kernel, softmax",
+    [(1, 1, 3, True), (1, 2, 1, False), (2, 3, 5, True)],
 )
 def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
     fixed = {"tokens": 4} if kind == "conv1d_f" else {}
-    one = convolution(options(kind, kernel=kernel, softmax=softmax, **fixed), 3, inputs, outputs)
+    one = convolution(
+        options(kind, kernel=kernel, softmax=softmax, **fixed), 3, inputs, outputs
+    )
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
     close(one(x), slow(kind, x, one.taps().detach().view(one.full)))
     if inputs == outputs == 1:
@@ -142,7 +168,10 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
     """Every kernel of many is drawn as if it were the only one."""
     shared = SHAPES_OF[kind]
     kernel = shared[2:] if kind == "conv2d" else shared
-    one, many = convolution(options(kind), 5).weight, convolution(options(kind), 5, 4, 5).weight
+    one, many = (
+        convolution(options(kind), 5).weight,
+        convolution(options(kind), 5, 4, 5).weight,
+    )
     assert one.shape == shared and many.shape == (5, 4, *kernel)
     assert 0.6 < many.abs().max() / one.abs().max() < 1.6
     assert len(many.view(20, -1).unique(dim=0)) == 20
@@ -150,7 +179,8 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
 
 @pytest.mark.parametrize(
     "kind, over",
-    [(kind, "taps") for kind in KINDS] + [("conv1d_s", "inputs"), ("conv1d_f", "inputs")],
+    [(kind, "taps") for kind in KINDS]
+    + [("conv1d_s", "inputs"), ("conv1d_f", "inputs")],
 )
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
@@ -173,7 +203,8 @@ def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
 
 @pytest.mark.parametrize("kernel, relu", [(1, True), (3, True), (5, False), (17, True)])
 def test_a_module_is_the_papers_equation(kernel, relu):
-    """Also where the kernel is longer than the sentence. One tap under the softmax is 1."""
+    """Also where the kernel is longer than the sentence. One tap under the softmax is
+    1."""
     module, x = ghosted(kernel, relu=relu), torch.randn(2, 7, 8, dtype=torch.float64)
     y, taps = module.dense(x), module.convolution.weight.softmax(1)
     feature = slow("dwconv", y[:, None], taps[None, None])[:, 0]
@@ -183,8 +214,8 @@ def test_a_module_is_the_papers_equation(kernel, relu):
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
-    """Without a bias exactly. With one it differs at the two ends alone from adding the bias after
-    the convolution, because there a tap falls off the sentence."""
+    """Without a bias exactly. With one it differs at the two ends alone from adding the
+    bias after the convolution, because there a tap falls off the sentence."""
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
     weight, taps = module.dense.weight, module.convolution.taps()[None, None]
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
@@ -197,7 +228,8 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
 
 
 class Recorded(nn.Module):
-    """Dense layer and depthwise ghost, written out, as the recorded runs computed them."""
+    """Dense layer and depthwise ghost, written out, as the recorded runs computed
+    them."""
 
     def __init__(self, dense, taps, mask):
         super().__init__()
@@ -214,7 +246,11 @@ class Recorded(nn.Module):
 def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
     """Kernels in the order drawn, names of the weights, logits and gradients."""
     ghost = options(softmax=True, mask=True)
-    ours, theirs, batch = operated(tiny(family), ghost)[0], tiny(family), sentences(family)
+    ours, theirs, batch = (
+        operated(tiny(family), ghost)[0],
+        tiny(family),
+        sentences(family),
+    )
     operate(theirs, operations(ghost)[0], **scores())
     generator = torch.Generator().manual_seed(stream(3, "ghost"))
     for layer in layers(theirs):
@@ -226,25 +262,40 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
     grads = []
     for model, logits in zip((ours, theirs), outputs, strict=True):
         (logits * torch.arange(logits.numel()).view_as(logits)).sum().backward()
-        grads.append({n.replace(".convolution.", "."): p.grad for n, p in model.named_parameters()})
+        grads.append(
+            {
+                n.replace(".convolution.", "."): p.grad
+                for n, p in model.named_parameters()
+            }
+        )
     assert set(grads[0]) == set(grads[1])
     assert all(torch.equal(grads[0][n], grads[1][n]) for n in grads[0])
-    places = [f"{l}.{place}" for l in (0, 1) for place in ("attention.output", "output")]
-    names = {f"{family}.encoder.layer.{place}.dense.convolution.weight" for place in places}
+    places = [
+        f"{l}.{place}" for l in (0, 1) for place in ("attention.output", "output")
+    ]
+    names = {
+        f"{family}.encoder.layer.{place}.dense.convolution.weight" for place in places
+    }
     assert set(new_parameters(ours)) == names
 
 
 # ---- counts ----
 @every
 @pytest.mark.parametrize("heads", [3, 1])
-def test_parameters_and_operations_are_those_of_the_formulas(ghost, heads, family, tiny, shape):
-    """Under eager attention, which the counter can see into; ghosts at "qk" are eager already."""
+def test_parameters_and_operations_are_those_of_the_formulas(
+    ghost, heads, family, tiny, shape
+):
+    """Under eager attention, which the counter can see into; ghosts at "qk" are eager
+    already."""
     model, (cut, add), told = tiny(family), operations(ghost, heads), shape(family)
     assert configured(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
     operate(model, cut)
     extra = ghost_parameters(told, ghost, heads, TOKENS)
-    assert operate(model, add) == {"modules": 2 * len(ghost.positions), "parameters": extra}
+    assert operate(model, add) == {
+        "modules": 2 * len(ghost.positions),
+        "parameters": extra,
+    }
     assert sum(p.numel() for p in new_parameters(model).values()) == extra
     assert size(model) == {"parameters": parameters(told, heads, ghost, 2, TOKENS)}
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -259,10 +310,24 @@ def true_size():
     for _, line in table("ghostbert", "table5").iterrows():
         kind = line["Convolution Type"].removeprefix("ours: ").lower()
         fixed = {"tokens": 128} if kind == "conv1d_f" else {}
-        yield f"{line['m']} {kind}", int(line["m"].split("/")[0]), options(kind, **fixed)
+        yield (
+            f"{line['m']} {kind}",
+            int(line["m"].split("/")[0]),
+            options(kind, **fixed),
+        )
     for _, line in table("ghostbert", "table6").iterrows():
-        where = line["Position"].removeprefix("Ours: ").removeprefix("After ").lower().split("&")
-        yield line["Position"], 1, options(line["Convolution Type"].lower(), tuple(where))
+        where = (
+            line["Position"]
+            .removeprefix("Ours: ")
+            .removeprefix("After ")
+            .lower()
+            .split("&")
+        )
+        yield (
+            line["Position"],
+            1,
+            options(line["Convolution Type"].lower(), tuple(where)),
+        )
     for heads, features in ((1, 2), (1, 12), (12, 12)):
         yield f"M = {heads}, F = {features}", heads, options(features=features)
 
@@ -277,16 +342,23 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
         cls = transformers.BertForSequenceClassification
         model = backbone.build(cls, config, operations(ghost, heads))
     extra = sum(p.numel() for p in new_parameters(model).values())
-    assert {p.device.type for p in model.parameters()} == {"meta"} and len(ROWS) == 8 + 6 + 3
+    assert {p.device.type for p in model.parameters()} == {"meta"} and len(
+        ROWS
+    ) == 8 + 6 + 3
     assert extra == ghost_parameters(whole, ghost, heads)
     assert size(model)["parameters"] == parameters(whole, heads, ghost)
-    assert config._attn_implementation != ATTENTION  # others may use the caller's configuration
+    assert (
+        config._attn_implementation != ATTENTION
+    )  # others may use the caller's configuration
 
 
 # ---- more ghosts (appendix B.4) ----
 def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
     torch.manual_seed(0)
-    settings, linear = options(kind, features=features, **changes), nn.Linear(6, hidden, bias=bias)
+    settings, linear = (
+        options(kind, features=features, **changes),
+        nn.Linear(6, hidden, bias=bias),
+    )
     kernels = convolution(settings, hidden, heads, features)
     return Folded(linear, kernels, settings, None, "o").double()
 
@@ -294,10 +366,17 @@ def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
 @every_kind
 @pytest.mark.parametrize("bias, relu", [(True, True), (False, False)])
 def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
-    one, x = folded(kind, bias, relu=relu), torch.randn(2, TOKENS, 6, dtype=torch.float64)
+    one, x = (
+        folded(kind, bias, relu=relu),
+        torch.randn(2, TOKENS, 6, dtype=torch.float64),
+    )
     weight = one.dense.weight.detach()
-    each = torch.stack([x[..., h : h + 2] @ weight[:, h : h + 2].T for h in (0, 2, 4)], 1)
-    ghosts = slow(kind, each, one.convolution.taps().detach().view(one.convolution.full))
+    each = torch.stack(
+        [x[..., h : h + 2] @ weight[:, h : h + 2].T for h in (0, 2, 4)], 1
+    )
+    ghosts = slow(
+        kind, each, one.convolution.taps().detach().view(one.convolution.full)
+    )
     close(one(x), one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1)))
 
 
@@ -318,28 +397,40 @@ def first_attention(model, batch):
 
 
 @pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("position, kind", [("qk", "conv2d")] + [("v", k) for k in KINDS])
+@pytest.mark.parametrize(
+    "position, kind", [("qk", "conv2d")] + [("v", k) for k in KINDS]
+)
 def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
     position, kind, masked, family, tiny, sentences
 ):
-    """From the uncut model's own projections, heads in the order of the cut: kept, then others.
+    """From the uncut model's own projections, heads in the order of the cut: kept, then
+    others.
 
     So maps meet the values, and contexts the columns of O, that the docstrings promise.
     """
     fixed = {"tokens": 5} if kind == "conv1d_f" else {}
     ghost = options(kind, (position,), softmax=True, mask=masked, **fixed)
     model, report = operated(tiny(family), ghost)
-    batch, whole, model = sentences(family, (5, 3)), tiny(family).double(), model.double()
+    batch, whole, model = (
+        sentences(family, (5, 3)),
+        tiny(family).double(),
+        model.double(),
+    )
     order, mask = report["heads"][0] + report["others"][0], batch["attention_mask"]
     falling = scores()["head_scores"][0].sort(descending=True, stable=True)
     assert order == falling.indices.tolist()
     seen, layer = first_attention(model, batch), layers(model)[0]
-    attention, convolve = layers(whole)[0].attention, layer.attention.self.ghost.convolution
+    attention, convolve = (
+        layers(whole)[0].attention,
+        layer.attention.self.ghost.convolution,
+    )
     kernel = convolve.taps().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():
         q, k, values = (
-            getattr(attention.self, n)(seen["x"]).unflatten(-1, (12, 4)).transpose(1, 2)[:, order]
+            getattr(attention.self, n)(seen["x"])
+            .unflatten(-1, (12, 4))
+            .transpose(1, 2)[:, order]
             for n in ("query", "key", "value")
         )
         absent = mask[:, None, None, :] == 0
@@ -347,7 +438,9 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
         maps = maps.masked_fill(absent, float("-inf")).softmax(-1)
         if position == "qk":
             area = rows * rows.transpose(2, 3) if masked else rows
-            maps = torch.cat((maps[:, :3], slow(kind, maps[:, :3] * area, kernel).relu() * area), 1)
+            maps = torch.cat(
+                (maps[:, :3], slow(kind, maps[:, :3] * area, kernel).relu() * area), 1
+            )
             close(seen["maps"], maps, atol=1e-10)
             context = maps @ values
         else:
@@ -355,7 +448,9 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
             context = torch.cat((context, slow(kind, context * rows, kernel).relu()), 1)
         flat = context.transpose(1, 2).flatten(2)
         close(seen["context"], flat, atol=1e-10)
-        columns = attention.output.dense.weight.unflatten(1, (12, 4))[:, order].flatten(1)
+        columns = attention.output.dense.weight.unflatten(1, (12, 4))[:, order].flatten(
+            1
+        )
         projected = flat @ columns.T + attention.output.dense.bias
         close(layer.attention.output.dense(seen["context"]), projected, atol=1e-10)
 
@@ -378,7 +473,12 @@ def test_dropout_acts_on_all_maps(tiny):
     torch.manual_seed(0)
     context, maps = attend(module, q, q, v, None, dropout=0.5)
     torch.manual_seed(0)
-    assert torch.equal(maps, nn.functional.dropout(whole, 0.5)) and context.shape == (2, 7, 12, 4)
+    assert torch.equal(maps, nn.functional.dropout(whole, 0.5)) and context.shape == (
+        2,
+        7,
+        12,
+        4,
+    )
     assert 0.3 < (maps == 0).float().mean()
     assert torch.equal(attend(module.eval(), q, q, v, None, scaling=0.5)[1], whole)
 
@@ -388,9 +488,19 @@ def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):
     one, other = (backbone.build(cls, config).eval() for _ in range(2))
     before, implementation = logits(other, sentences()), config._attn_implementation
     operated(one, QK_MAPS)
-    assert one.config._attn_implementation == one.bert.config._attn_implementation == ATTENTION
-    assert config._attn_implementation == other.config._attn_implementation == implementation
-    assert implementation != ATTENTION and torch.equal(logits(other, sentences()), before)
+    assert (
+        one.config._attn_implementation
+        == one.bert.config._attn_implementation
+        == ATTENTION
+    )
+    assert (
+        config._attn_implementation
+        == other.config._attn_implementation
+        == implementation
+    )
+    assert implementation != ATTENTION and torch.equal(
+        logits(other, sentences()), before
+    )
 
 
 # ---- models ----
@@ -403,14 +513,20 @@ def test_masked_ghosts_do_not_see_padding(ghost, family, tiny, sentences, logits
         other = batch | {"input_ids": torch.where(there, batch["input_ids"], 17)}
         close(logits(model, other), logits(model, batch), atol=1e-5)
     if ghost.kind != "conv1d_f":
-        first, other = (logits(model, sentences(family, (9, 6), extra)) for extra in (0, 7))
+        first, other = (
+            logits(model, sentences(family, (9, 6), extra)) for extra in (0, 7)
+        )
         close(other, first, atol=1e-5)
         model = operated(tiny(family), replace(ghost, mask=False))[0]
-        first, other = (logits(model, sentences(family, (9, 6), extra)) for extra in (0, 3))
+        first, other = (
+            logits(model, sentences(family, (9, 6), extra)) for extra in (0, 3)
+        )
         assert (first - other).abs().max() > 1e-4  # the letter of the paper
 
 
-def test_the_mask_is_found_by_place_and_a_batch_without_one_is_real(tiny, sentences, logits):
+def test_the_mask_is_found_by_place_and_a_batch_without_one_is_real(
+    tiny, sentences, logits
+):
     model, batch = added(tiny(), options(mask=True)), sentences(lengths=(8, 5))
     ids, mask = batch["input_ids"], batch["attention_mask"]
     with torch.no_grad():
@@ -428,7 +544,8 @@ def test_gradient_reaches_every_kernel(ghost, family, tiny, sentences):
     assert len(new) == 2 * len(ghost.positions)
     for n, p in new.items():
         reached = (p.grad.flatten(1) != 0).any(1).float().mean()
-        # A ReLU may shut some. In the last layer the head reads one token: one output of conv1d_f.
+        # A ReLU may shut some. In the last layer the head reads one token: one output
+        # of conv1d_f.
         assert reached > (0.4 if "layer.0" in n else 0), n
 
 
@@ -452,7 +569,9 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     assert not torch.equal(logits(twin, sentences(lengths=(9, 2), seed=1)), expected)
     # Each keeps the mask of its own batch.
     assert torch.equal(base(model).padding.mask, batch["attention_mask"])
-    assert base(twin).padding.mask.sum() == 11 and torch.equal(logits(model, batch), expected)
+    assert base(twin).padding.mask.sum() == 11 and torch.equal(
+        logits(model, batch), expected
+    )
 
 
 @pytest.mark.parametrize("position", ["o", "v", "ffn1"])
@@ -469,7 +588,9 @@ def test_ghosts_may_come_in_two_operations(tiny, sentences, logits):
     for model, groups in ((together, [("v", "o")]), (apart, [("v",), ("o",)])):
         operate(model, {"op": "cut", "heads": 3, "whole": ["o"]})
         for where in groups:
-            added(model, options(positions=where, init="uniform", softmax=True, mask=True))
+            added(
+                model, options(positions=where, init="uniform", softmax=True, mask=True)
+            )
     assert torch.equal(logits(together, sentences()), logits(apart, sentences()))
 
 
@@ -487,22 +608,44 @@ NEED = r"need a cut with \"whole\": "
         ([], QK, "position 'qk' generates the pruned heads, and none is pruned"),
         ([FOR_QK | {"heads": 12}], QK, "position 'qk' generates the pruned heads"),
         ([], V, "position 'v' generates the pruned heads, and none is pruned"),
-        ([FOR_QK], QK | {"kind": "dwconv"}, "'dwconv' has no meaning on attention maps"),
-        ([FOR_QK], QK | {"positions": ["qk", "v"]}, "positions 'qk' and 'v' both stand in for"),
-        ([FOR_V], V | {"features": 2}, "features is 2; more than one is defined at 'o' and 'ffn2'"),
+        (
+            [FOR_QK],
+            QK | {"kind": "dwconv"},
+            "'dwconv' has no meaning on attention maps",
+        ),
+        (
+            [FOR_QK],
+            QK | {"positions": ["qk", "v"]},
+            "positions 'qk' and 'v' both stand in for",
+        ),
+        (
+            [FOR_V],
+            V | {"features": 2},
+            "features is 2; more than one is defined at 'o' and 'ffn2'",
+        ),
         ([CUT], QK, NEED + r"\['v', 'o'\]; it left \[\]"),
         ([FOR_V], QK, NEED + r"\['v', 'o'\]; it left \['o'\]"),
         ([FOR_QK], V, NEED + r"\['o'\]; it left \['v', 'o'\]"),
         ([FOR_V], ADD | {"positions": ["o"]}, NEED + r"\[\]"),
         ([FOR_V, V], V, "position 'v' has a ghost already"),
-        ([], ADD | {"positions": ["o", "o"]}, "position 'o' has a ghost already: name each"),
+        (
+            [],
+            ADD | {"positions": ["o", "o"]},
+            "position 'o' has a ghost already: name each",
+        ),
         ([FOR_QK, QK], CUT, "cut after cut: leave"),
         ([], FIXED | {"tokens": -1}, "Ghost.tokens is -1; it must be at least 0"),
-        ([], ADD | {"kernel": 4}, "Ghost.kernel is 4; an even kernel has no centre tap"),
+        (
+            [],
+            ADD | {"kernel": 4},
+            "Ghost.kernel is 4; an even kernel has no centre tap",
+        ),
         ([], ADD | {"kernel": 0}, "Ghost.kernel is 0;"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_anything_changes(before, op, message, tiny):
+def test_what_does_not_go_together_is_refused_before_anything_changes(
+    before, op, message, tiny
+):
     model = tiny()
     for each in before:
         operate(model, each)

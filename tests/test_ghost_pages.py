@@ -1,4 +1,5 @@
-"""What GhostBERT's pages run and tell: tasks, seeds, switches, sizes at the start, checks."""
+"""What GhostBERT's pages run and tell: tasks, seeds, switches, sizes at the start,
+checks."""
 
 import json
 import re
@@ -24,13 +25,16 @@ def rows(name, **values):
 @pytest.mark.parametrize("last", ["soft", "both"])
 def test_the_last_stage_learns_from_the_teacher_where_asked(last):
     kept, switched = (
-        rows("t03_pruned_vs_ghost", profile="toy", **more)["grid"] for more in ({}, {"last": last})
+        rows("t03_pruned_vs_ghost", profile="toy", **more)["grid"]
+        for more in ({}, {"last": last})
     )
     for before, after in zip(kept, switched, strict=True):
         one, two = before["spec"], after["spec"]
         assert one.args["targets"] == {"kind": "hard"} and "teacher" not in one.inputs
         assert two.args["targets"] == {"kind": last, "sum_classes": True}
-        assert two.inputs == one.inputs | {"teacher": two.inputs["start"].inputs["teacher"]}
+        assert two.inputs == one.inputs | {
+            "teacher": two.inputs["start"].inputs["teacher"]
+        }
     with pytest.raises(ValueError, match="Targets.kind is 'sofd'; allowed"):
         rows("t03_pruned_vs_ghost", profile="toy", last="sofd")
 
@@ -69,8 +73,12 @@ def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
     ],
 )
 def test_an_axis_is_a_parameter(name, values, models):
-    plainly, fast = (rows(name, **values | more)["grid"] for more in ({}, {"lr": 0.003}))
-    first, second = ([r for r in g if r["spec"].step == "finetune"] for g in (plainly, fast))
+    plainly, fast = (
+        rows(name, **values | more)["grid"] for more in ({}, {"lr": 0.003})
+    )
+    first, second = (
+        [r for r in g if r["spec"].step == "finetune"] for g in (plainly, fast)
+    )
     assert {row["model"] for row in first} == models
     for one, two in zip(first, second, strict=True):
         if "distil" in (start := two["spec"].inputs["start"]).step:
@@ -81,16 +89,28 @@ def test_an_axis_is_a_parameter(name, values, models):
 @pytest.mark.parametrize(
     "name, values, message",
     [
-        ("f03_kernel_size", {"kernels": [2]}, "Ghost.kernel is 2; an even kernel has no centre"),
+        (
+            "f03_kernel_size",
+            {"kernels": [2]},
+            "Ghost.kernel is 2; an even kernel has no centre",
+        ),
         ("f03_kernel_size", {"kernels": ["3"]}, "'3' is str; it must be int"),
         ("b04_more_ghosts", {"features": [0]}, "0 must be from 1 to 64"),
-        ("t06_position", {"positions": ["after O"]}, "unknown position: .* did you mean 'After O'"),
+        (
+            "t06_position",
+            {"positions": ["after O"]},
+            "unknown position: .* did you mean 'After O'",
+        ),
         (
             "t05_convolution",
             {"convolutions": ["DW"]},
             "unknown convolution: 'DW'; did you mean 'DWConv'",
         ),
-        ("t04_ablation", {"models": ["ReLU"]}, "unknown row of Table 4: .* did you mean '- ReLU'"),
+        (
+            "t04_ablation",
+            {"models": ["ReLU"]},
+            "unknown row of Table 4: .* did you mean '- ReLU'",
+        ),
         ("t03_pruned_vs_ghost", {"lr": 2.0}, "2.0 must be from 0 to 1"),
     ],
 )
@@ -117,8 +137,9 @@ def test_other_readings_are_trained_where_asked(name, others):
 
 
 def test_sizes_at_the_start_are_those_of_the_normalisations():
-    """A mean over 768 weights of mixed signs is small, one over three taps is not; without a
-    softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what is read."""
+    """A mean over 768 weights of mixed signs is small, one over three taps is not;
+    without a softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what
+    is read."""
     path = paths.NOTEBOOKS / "ghostbert_t05_convolution.ipynb"
     book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
     sources = ["".join(cell["source"]) for cell in book["cells"]]
@@ -159,12 +180,22 @@ def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
 
 def test_what_is_said_of_kernels_and_stop_words_is_so():
     (line,) = published.corrections("ghostbert", "text B.1")
-    frame = published.table("ghostbert", "table9").query("m == '3/12'").set_index("Kernel Size")
+    frame = (
+        published.table("ghostbert", "table9")
+        .query("m == '3/12'")
+        .set_index("Kernel Size")
+    )
     best = frame[["SST-2", "MRPC", "CoLA", "STS-B", "RTE"]].idxmax()
     assert set(best[best != 3].index) == {"CoLA"}
     assert f"{frame['CoLA'][1]} there at k = 1 and {frame['CoLA'][3]} at k = 3" in line
-    assert frame["MRPC"][5] == frame["MRPC"][3] and f"level with {frame['MRPC'][5]}" in line
-    assert f"a list of our own, {len(STOP)};" in published.corrections("ghostbert", "text 2.3")[0]
+    assert (
+        frame["MRPC"][5] == frame["MRPC"][3]
+        and f"level with {frame['MRPC'][5]}" in line
+    )
+    assert (
+        f"a list of our own, {len(STOP)};"
+        in published.corrections("ghostbert", "text 2.3")[0]
+    )
 
 
 def test_conventions_that_the_paper_leaves_open_are_told():

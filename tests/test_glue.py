@@ -14,7 +14,9 @@ PAIR = "index\tsentence1\tsentence2\tlabel\n"
 
 
 def rows(split):
-    return list(zip(split.a, split.b or [None] * len(split), split.y.tolist(), strict=True))
+    return list(
+        zip(split.a, split.b or [None] * len(split), split.y.tolist(), strict=True)
+    )
 
 
 def read(root, task, split="train"):
@@ -29,17 +31,33 @@ def test_tasks():
 
 # ---- what official files look like ----
 def test_cola_has_no_header(tmp_path):
-    put(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tHe said "go.\nbc01\t0\t*\tWho did you that?\n')
-    put(tmp_path, "CoLA/dev.tsv", "sentence\tlabel\nBill whistled.\tacceptable\n")  # one's own
+    put(
+        tmp_path,
+        "CoLA/train.tsv",
+        'gj04\t1\t\tHe said "go.\nbc01\t0\t*\tWho did you that?\n',
+    )
+    put(
+        tmp_path, "CoLA/dev.tsv", "sentence\tlabel\nBill whistled.\tacceptable\n"
+    )  # one's own
     splits = reader.load("CoLA", tmp_path)
     assert list(splits) == ["train", "dev"]
-    assert rows(splits["train"]) == [('He said "go.', None, 1), ("Who did you that?", None, 0)]
+    assert rows(splits["train"]) == [
+        ('He said "go.', None, 1),
+        ("Who did you that?", None, 0),
+    ]
     assert rows(splits["dev"]) == [("Bill whistled.", None, 1)]
-    assert splits["train"].y.dtype == np.int64 and splits["train"].index.tolist() == [0, 1]
+    assert splits["train"].y.dtype == np.int64 and splits["train"].index.tolist() == [
+        0,
+        1,
+    ]
 
 
 def test_blanks_around_a_sentence_are_dropped_and_separators_are_text(tmp_path):
-    put(tmp_path, "SST-2/train.tsv", "sentence\tlabel\nfine \t1\n it 's bad \tnegative\n\n")
+    put(
+        tmp_path,
+        "SST-2/train.tsv",
+        "sentence\tlabel\nfine \t1\n it 's bad \tnegative\n\n",
+    )
     put(tmp_path, "SST-2/dev.tsv", "sentence\tlabel\na\x0cb\u2028c\x85d\t0")
     assert read(tmp_path, "SST-2") == [("fine", None, 1), ("it 's bad", None, 0)]
     assert read(tmp_path, "SST-2", "dev") == [("a\x0cb\u2028c\x85d", None, 0)]
@@ -71,7 +89,9 @@ def test_mnli_has_two_evaluation_sets(tmp_path):
         row = f"0\tfiction\t{name}\tn/a\tneutral\t2\n"
         text = f"index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n{row}"
         put(tmp_path, f"MNLI/{name}.tsv", text)
-    assert {name: rows(split) for name, split in reader.load("MNLI", tmp_path).items()} == {
+    assert {
+        name: rows(split) for name, split in reader.load("MNLI", tmp_path).items()
+    } == {
         "dev": [("dev_matched", "n/a", 2)],
         "dev_mm": [("dev_mismatched", "n/a", 2)],
     }
@@ -79,8 +99,14 @@ def test_mnli_has_two_evaluation_sets(tmp_path):
 
 @pytest.mark.parametrize("task, codes", [("RTE", [0, 1, 0, 1]), ("WNLI", [1, 0, 0, 1])])
 def test_labels_are_names_or_digits_and_columns_go_by_name(tmp_path, task, codes):
-    lines = [f"{cell}\tB\tx\tA\n" for cell in ("entailment", "not_entailment", "0", "1")]
-    put(tmp_path, f"{task}/dev.tsv", "label\tsentence2\tmine\tsentence1\n" + "".join(lines))
+    lines = [
+        f"{cell}\tB\tx\tA\n" for cell in ("entailment", "not_entailment", "0", "1")
+    ]
+    put(
+        tmp_path,
+        f"{task}/dev.tsv",
+        "label\tsentence2\tmine\tsentence1\n" + "".join(lines),
+    )
     assert read(tmp_path, task, "dev") == [("A", "B", code) for code in codes]
 
 
@@ -91,7 +117,9 @@ def test_qqp_is_torn_by_line_breaks_and_has_empty_questions(tmp_path):
     split = reader.load("QQP", tmp_path)["train"]
     assert rows(split) == [("How?", "", 0), ("Why?", "Why so?", 1)]
     assert split.index.tolist() == [0, 1]
-    put(tmp_path, "QQP/train.tsv", header + "1\t2\t3\ta\tb\t1\n" * 3 + "a\tb\t1\n" * 200)
+    put(
+        tmp_path, "QQP/train.tsv", header + "1\t2\t3\ta\tb\t1\n" * 3 + "a\tb\t1\n" * 200
+    )
     with pytest.raises(ValueError, match=r"train.tsv:105: 3 field"):
         reader.load("QQP", tmp_path)
 
@@ -108,10 +136,14 @@ def test_stand_ins_give_way_to_official_files(tmp_path):
 
 
 def test_missing_rows_name_the_command_that_fetches_them(tmp_path):
-    line = r"RTE has no rows of RTE; expected train.tsv, dev.tsv; fix: .*fetch glue/RTE,"
+    line = (
+        r"RTE has no rows of RTE; expected train.tsv, dev.tsv; fix: .*fetch glue/RTE,"
+    )
     with pytest.raises(FileNotFoundError, match=line):
         reader.load("RTE", tmp_path)
-    with pytest.raises(FileNotFoundError, match="expected tree_depth.txt; fix: put them there by"):
+    with pytest.raises(
+        FileNotFoundError, match="expected tree_depth.txt; fix: put them there by"
+    ):
         reader.load("Depth", tmp_path)
 
 
@@ -123,7 +155,12 @@ COLUMNS = {
     "MNLI": ("premise", "hypothesis"),
     "QNLI": ("question", "sentence"),
 }
-BOTH = ("validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
+BOTH = (
+    "validation_matched",
+    "validation_mismatched",
+    "test_matched",
+    "test_mismatched",
+)
 HUB_SPLITS = {"MNLI": ["train", *BOTH]}
 
 
@@ -131,12 +168,18 @@ def hub(task, splits):
     """A datasets.DatasetDict as the hub gives it: {hub split: [(a, b, label)]}."""
     names = reader.GLUE[task].labels
     a, b = COLUMNS.get(task, ("sentence1", "sentence2"))
-    label = datasets.ClassLabel(names=list(names)) if names else datasets.Value("float32")
+    label = (
+        datasets.ClassLabel(names=list(names)) if names else datasets.Value("float32")
+    )
     kinds = {name: datasets.Value("string") for name in (a, b) if name}
     kinds |= {"label": label, "idx": datasets.Value("int32")}
 
     def table(rows):
-        columns = {name: [row[i] for row in rows] for i, name in enumerate((a, b, "label")) if name}
+        columns = {
+            name: [row[i] for row in rows]
+            for i, name in enumerate((a, b, "label"))
+            if name
+        }
         columns["idx"] = range(len(rows))
         return datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
 
@@ -152,7 +195,11 @@ def hub_splits(task, rows):
 
 @pytest.mark.parametrize("task", reader.GLUE)
 def test_fetch_then_load_gives_the_same_rows(tmp_path, monkeypatch, task):
-    values = [0, 1, 1] if reader.GLUE[task].labels else [3.799999952316284, 0.0, 2.1111111640930176]
+    values = (
+        [0, 1, 1]
+        if reader.GLUE[task].labels
+        else [3.799999952316284, 0.0, 2.1111111640930176]
+    )
     a, b = ["it 's \"fine", "caf\u00e9", "one"], ["so.", "two\u2028three", "1"]
     given, asked = list(zip(a, b, values, strict=True)), []
 
@@ -177,7 +224,9 @@ def test_fetched_files_are_rows_of_the_hub_with_names_for_codes(tmp_path, monkey
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: found)
     reader.fetch("CoLA", tmp_path)
     line = '{"sentence": "a\\tb", "label": "acceptable", "idx": 0}\n'
-    assert (tmp_path / "CoLA/train.jsonl").read_text() == line and note.read_text() == "mine"
+    assert (
+        tmp_path / "CoLA/train.jsonl"
+    ).read_text() == line and note.read_text() == "mine"
     assert read(tmp_path, "CoLA") == [("a b", None, 1)]
     put(tmp_path, "CoLA/train.tsv", "gj04\t0\t\td\n")  # an official file goes first
     assert read(tmp_path, "CoLA") == [("d", None, 0)]
@@ -192,7 +241,9 @@ def test_fetch_without_a_network_or_a_split(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match=line):
         reader.fetch("RTE", tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_: hub("RTE", {"test": [("a", "b", 1)]}))
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *_: hub("RTE", {"test": [("a", "b", 1)]})
+    )
     with pytest.raises(ValueError, match="RTE has no split train, but test"):
         reader.fetch("RTE", tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -201,9 +252,14 @@ def test_fetch_without_a_network_or_a_split(tmp_path, monkeypatch):
 def test_digest_is_of_texts_and_labels_in_order(tmp_path):
     put(tmp_path, "RTE/train.tsv", PAIR + "0\ta\tb\t0\n1\tc\td\t1\n")
     first = data.digest(reader.load("RTE", tmp_path))
-    other = "\ufeffsentence2\tsentence1\tlabel\r\nb \ta\tentailment\r\nd\tc\tnot_entailment"
+    other = (
+        "\ufeffsentence2\tsentence1\tlabel\r\nb \ta\tentailment\r\nd\tc\tnot_entailment"
+    )
     labels = "0\ta\tb\t0\n1\tc\td\t0\n"
     texts, order = "0\ta\tb\t0\n1\tc\tD\t1\n", "1\tc\td\t1\n0\ta\tb\t0\n"
-    for text, same in ((other, True), *((PAIR + each, False) for each in (labels, texts, order))):
+    for text, same in (
+        (other, True),
+        *((PAIR + each, False) for each in (labels, texts, order)),
+    ):
         put(tmp_path, "RTE/train.tsv", text)
         assert (data.digest(reader.load("RTE", tmp_path)) == first) == same

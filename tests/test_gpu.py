@@ -1,4 +1,5 @@
-"""What needs a GPU: `make test-gpu`. Workers on it, memory, bits of a resumed run, and speed."""
+"""What needs a GPU: `make test-gpu`. Workers on it, memory, bits of a resumed run, and
+speed."""
 
 from dataclasses import asdict, replace
 
@@ -15,7 +16,9 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.train import loop
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU is at hand"
+)
 
 
 def on_card(spec):
@@ -41,10 +44,14 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
 def test_a_sweep_on_gpus_makes_what_is_asked(store):
     specs = [on_card(importance(teacher())).with_seed(seed) for seed in range(3)]
     assert sweep.make(specs, store, 2) == {}
-    assert all(store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs)
+    assert all(
+        store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs
+    )
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_bits(store, tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(
+    store, tmp_path, monkeypatch
+):
     spec = on_card(teacher(rows=320, epochs=3)).with_seed(0)
     whole = Store(tmp_path / "whole", tmp_path / "records")
     for place in (store, whole):
@@ -70,7 +77,9 @@ def test_our_loop_is_not_slower_than_trainer_on_the_gpu(monkeypatch):
         speed = {}
         for line in lines:
             if line["task"] == task:
-                speed.setdefault(line["contender"], []).append(line["examples_per_second"])
+                speed.setdefault(line["contender"], []).append(
+                    line["examples_per_second"]
+                )
         best = {name: max(found) for name, found in speed.items()}
         print(f"\n  {task}: {best}")
         assert best["ours"] >= 0.95 * best["Trainer, tuned"]

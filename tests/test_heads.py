@@ -60,11 +60,14 @@ def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [("contradict", "entail", "neutral"), ("neutral", "contradiction", "entailment")]
+    "names",
+    [("contradict", "entail", "neutral"), ("neutral", "contradiction", "entailment")],
 )
 def test_other_classes_are_refused_with_the_fix(names, tiny, tokenizer, tmp_path):
     backbone.save(named(tiny(labels=3), names), tokenizer, tmp_path / "model")
-    told = f"{', '.join(names)}, the task's entailment, neutral, contradiction; fix: save"
+    told = (
+        f"{', '.join(names)}, the task's entailment, neutral, contradiction; fix: save"
+    )
     with pytest.raises(ValueError, match=told):
         heads.network(tmp_path / "model", NLI, 0.0, 0)
     encoder = transformers.AutoModel.from_pretrained(tmp_path / "model")
@@ -74,7 +77,9 @@ def test_other_classes_are_refused_with_the_fix(names, tiny, tokenizer, tmp_path
 
 def test_a_new_head_has_no_names_to_match(tiny, tokenizer, tmp_path):
     backbone.save(
-        named(tiny(labels=3, masked_lm=True), ("a", "b", "c")), tokenizer, tmp_path / "model"
+        named(tiny(labels=3, masked_lm=True), ("a", "b", "c")),
+        tokenizer,
+        tmp_path / "model",
     )
     assert heads.network(tmp_path / "model", NLI, 0.0, 0)[0].config.num_labels == 3
 
@@ -89,15 +94,22 @@ def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tm
     assert {m.p for m in one.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     backbone.save(one, tokenizer, tmp_path / "again")
     assert torch.equal(
-        heads.network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight, one.qa_outputs.weight
+        heads.network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight,
+        one.qa_outputs.weight,
     )
 
 
 def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_path):
     model = tiny()
-    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=0)
+    operate(
+        model,
+        {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
+        seed=0,
+    )
     backbone.save(model, tokenizer, tmp_path / "model")
-    with pytest.raises(ValueError, match="is a BertForSequenceClassification; the task needs"):
+    with pytest.raises(
+        ValueError, match="is a BertForSequenceClassification; the task needs"
+    ):
         heads.network(tmp_path / "model", SQUAD, 0.0, 0)
 
 
@@ -110,7 +122,10 @@ def reader(tiny):
 def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
     rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     found = loop.predict(reader, rows, NUMERICS, tokens=60)
-    assert found.shape == (len(rows), 2, rows.lengths().max()) and found.dtype == np.float32
+    assert (
+        found.shape == (len(rows), 2, rows.lengths().max())
+        and found.dtype == np.float32
+    )
     for w in range(len(rows)):
         batch, size = collate(rows, [w]), rows.lengths()[w]
         with torch.no_grad():
@@ -132,14 +147,16 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
     for w in chosen:  # each row alone, without padding
         size = int(rows.lengths()[w])
         for side in (0, 1):
-            singles.append(functional.cross_entropy(logits[w, side, :size], labels[w, side]))
+            singles.append(
+                functional.cross_entropy(logits[w, side, :size], labels[w, side])
+            )
     found = losses.prediction(logits, labels, Targets("hard"))["loss"]
     assert found.item() == pytest.approx(torch.stack(singles).mean().item(), rel=1e-5)
     beyond = labels.clone()
     beyond[0, 0] = logits.shape[2] + 3  # does not count
-    assert losses.prediction(logits, beyond, Targets("hard"))["loss"].item() == pytest.approx(
-        torch.stack(singles[1:]).mean().item(), rel=1e-5
-    )
+    assert losses.prediction(logits, beyond, Targets("hard"))[
+        "loss"
+    ].item() == pytest.approx(torch.stack(singles[1:]).mean().item(), rel=1e-5)
 
 
 def perfect(rows, windows):
@@ -155,7 +172,10 @@ def perfect(rows, windows):
 def test_marks_of_perfect_logits_and_no_text(tokenizer):
     rows, marks = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     values, arrays = marks(
-        perfect(rows, spans.features(tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]))
+        perfect(
+            rows,
+            spans.features(tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]),
+        )
     )
     assert (
         values["exact"]
@@ -164,9 +184,18 @@ def test_marks_of_perfect_logits_and_no_text(tokenizer):
         == values["no_answer_exact"]
         == 1.0
     )
-    assert arrays["spans"][[0, 2]].tolist() == [[*place("word12 word13")], [*place("word29")]]
-    assert arrays["index"].tolist() == [5, 6, 9] and np.array_equal(arrays["labels"], QUESTIONS.y)
-    assert arrays["null"][1] > 0 > arrays["null"][0] and arrays["exact"].tolist() == [1, 1, 1]
+    assert arrays["spans"][[0, 2]].tolist() == [
+        [*place("word12 word13")],
+        [*place("word29")],
+    ]
+    assert arrays["index"].tolist() == [5, 6, 9] and np.array_equal(
+        arrays["labels"], QUESTIONS.y
+    )
+    assert arrays["null"][1] > 0 > arrays["null"][0] and arrays["exact"].tolist() == [
+        1,
+        1,
+        1,
+    ]
     assert all(each.dtype.kind in "if" for each in arrays.values())
     found = spans.texts(QUESTIONS, arrays["spans"])
     assert [found[0], found[2]] == ["word12 word13", "word29"]

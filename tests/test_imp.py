@@ -13,7 +13,10 @@ from lib.model import backbone, masks
 from lib.steps import training as imp
 
 pytestmark = pytest.mark.usefixtures("few_rows")
-NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "BigramShift", 48, unseen=8)
+NUMERICS, DATA = (
+    Numerics("float32", 1),
+    data.describe("toy", "BigramShift", 48, unseen=8),
+)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
 
 
@@ -31,7 +34,9 @@ def test_rounds(family, store):
     runs = [made(store, spec.with_seed(0)) for spec in chain(family)]
     models = [backbone.load(run.model)[0] for run in runs]
     zeros = []
-    for before, model, run, kept in zip(models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False):
+    for before, model, run, kept in zip(
+        models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False
+    ):
         weights = [w.detach() for w in imp.prunable(model)]
         assert len(weights) == 12 + (family == "bert")
         total = sum(w.numel() for w in weights)
@@ -50,7 +55,8 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
     told = first.args["train"] | {"lr": 1e-12, "weight_decay": 0.0}
     still = replace(first, args=first.args | {"train": told})
     began, trained, ended = (
-        backbone.load(made(store, spec.with_seed(0)).model)[0] for spec in (origin, dense, still)
+        backbone.load(made(store, spec.with_seed(0)).model)[0]
+        for spec in (origin, dense, still)
     )
     for a, b in zip(imp.prunable(began), imp.prunable(ended), strict=True):
         torch.testing.assert_close(b, a * (b != 0), atol=1e-6, rtol=0)
@@ -61,4 +67,6 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
 def test_exactly_as_many_stay_also_where_values_are_equal():
     sizes = [torch.ones(4, 5), torch.full((3, 4), 2.0), torch.ones(2)]
     chosen = masks.top_of_all(sizes, 17)
-    assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[:5].all()
+    assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[
+        :5
+    ].all()

@@ -21,7 +21,11 @@ def rows(labels=2, number=10):
         else draw.integers(0, labels, number)
     )
     return Encoded(
-        {"input_ids": [draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)]},
+        {
+            "input_ids": [
+                draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)
+            ]
+        },
         torch.as_tensor(y),
         0,
     )
@@ -47,7 +51,8 @@ def loss_of(model, batch, labels):
 @pytest.mark.parametrize("labels", [2, 1])
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_head_scores_are_derivatives(labels, cumulative, tiny):
-    """Central differences of the loss by a factor on one head's context, batch by batch."""
+    """Central differences of the loss by a factor on one head's context, batch by
+    batch."""
     model, encoded, eps = tiny("bert", labels=labels).double(), rows(labels), 1e-4
     found, _ = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
     expected = torch.zeros(2, 12, dtype=torch.float64)
@@ -74,7 +79,8 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
 
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_neuron_scores_are_the_formula(cumulative, family, tiny):
-    """|w1 . g + b1 g| + |w2 . g| from gradients of backward(), zeroed between batches or not."""
+    """|w1 . g + b1 g| + |w2 . g| from gradients of backward(), zeroed between batches
+    or not."""
     model, encoded = tiny(family).double(), rows()
     _, found = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
     expected = torch.zeros(2, 96, dtype=torch.float64)
@@ -86,11 +92,16 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
             one, two = layer.intermediate.dense, layer.output.dense
             for i in range(96):
                 expected[l, i] += (
-                    (one.weight[i] @ one.weight.grad[i] + one.bias[i] * one.bias.grad[i])
+                    (
+                        one.weight[i] @ one.weight.grad[i]
+                        + one.bias[i] * one.bias.grad[i]
+                    )
                     .abs()
                     .detach()
                 )
-                expected[l, i] += (two.weight[:, i] @ two.weight.grad[:, i]).abs().detach()
+                expected[l, i] += (
+                    (two.weight[:, i] @ two.weight.grad[:, i]).abs().detach()
+                )
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
 
 
@@ -103,14 +114,15 @@ def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
         layers(model)[0].intermediate.dense.bias[5] = 0
     heads, neurons = scores(model, rows(), options(), NUMERICS)
     assert heads.shape == (2, 12) and neurons.shape == (2, 96)
-    assert (heads == 0).nonzero().tolist() == [[1, 2]] and (neurons == 0).nonzero().tolist() == [
-        [0, 5]
-    ]
+    assert (heads == 0).nonzero().tolist() == [[1, 2]] and (
+        neurons == 0
+    ).nonzero().tolist() == [[0, 5]]
 
 
 def test_one_batch_is_the_same_either_way(tiny):
     once, summed = (
-        scores(tiny(), rows(), options(16, cumulative=c), NUMERICS) for c in (False, True)
+        scores(tiny(), rows(), options(16, cumulative=c), NUMERICS)
+        for c in (False, True)
     )
     assert all(torch.equal(a, b) for a, b in zip(once, summed, strict=True))
 

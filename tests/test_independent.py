@@ -1,8 +1,8 @@
 """Judged cells computed again from the files of the records, by numpy alone.
 
-Nothing of `lib` is used. A cell "A > B @ m=3" is the mean over its seeds of the accuracy of A less
-that of B, in points, over development rows and judged unseen rows. Its interval is Student's, from
-the variance over seeds and that over clusters of rows.
+Nothing of `lib` is used. A cell "A > B @ m=3" is the mean over its seeds of the
+accuracy of A less that of B, in points, over development rows and judged unseen rows.
+Its interval is Student's, from the variance over seeds and that over clusters of rows.
 """
 
 import csv
@@ -30,7 +30,8 @@ def rows(file):
 
 
 def cells():
-    """Each difference of two models that is judged on SST-2 from three seeds, by its sizes."""
+    """Each difference of two models that is judged on SST-2 from three seeds, by its
+    sizes."""
     judged = {}
     for row in rows("records/verdicts.csv"):
         simple = row["unit"] == "points" and not re.search(r"::|\|| over ", row["cell"])
@@ -58,7 +59,9 @@ def planned(claim):
                     seeds += range(ends[0], ends[-1] + 1)
             return line["artefact"].split("; "), seeds
     first, _, last = line["seeds"].partition(" to ")
-    return line["artefact"].split("; "), first and range(int(first), int(last or first) + 1)
+    return line["artefact"].split("; "), first and range(
+        int(first), int(last or first) + 1
+    )
 
 
 def labels(*texts):
@@ -68,7 +71,8 @@ def labels(*texts):
 
 
 def recorded(claim, model, where):
-    """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is on."""
+    """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is
+    on."""
     pages, seeds = planned(claim)
     wanted = {f"{name}={value}" for name, value in where.items()}
     return {
@@ -95,7 +99,8 @@ def judged(folder):
 
 
 def collapsed(folder):
-    """Whether a run is no better than the most frequent class by two standard errors."""
+    """Whether a run is no better than the most frequent class by two standard
+    errors."""
     right, _ = judged(folder)
     spec = json.loads((folder / "spec.json").read_text())["args"]["data"]["unseen"]
     rest = load_file(DATA / "unseen" / f"{spec['digest']}.safetensors")
@@ -134,7 +139,8 @@ def test_a_judged_cell(row):
 
 
 def student(q, freedom):
-    """The quantile of Student's distribution: its density is integrated by Simpson's rule."""
+    """The quantile of Student's distribution: its density is integrated by Simpson's
+    rule."""
     x = np.linspace(0, 60, 600_001)
     density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
     steps = (density[:-2:2] + 4 * density[1::2] + density[2::2]) * (x[1] / 3)

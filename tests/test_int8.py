@@ -1,4 +1,5 @@
-"""The operation "int8": what is stored, what it computes, that it goes last and comes back."""
+"""The operation "int8": what is stored, what it computes, that it goes last and comes
+back."""
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from lib.model.surgery import operate
 def test_a_layer_of_whole_numbers_is_exact():
     linear = nn.Linear(4, 3)
     with torch.no_grad():
-        linear.weight.copy_(torch.tensor([[127.0, 3, 0, -5], [-127, 1, 2, 3], [127, 0, 0, 64]]))
+        linear.weight.copy_(
+            torch.tensor([[127.0, 3, 0, -5], [-127, 1, 2, 3], [127, 0, 0, 64]])
+        )
     x = torch.tensor([[[127.0, 0, -2, 9], [1, -127, 5, 0]]])
     torch.testing.assert_close(Int8(linear)(x), linear(x), rtol=1e-6, atol=1e-4)
 
@@ -22,7 +25,9 @@ def test_the_error_is_within_half_a_step_of_both_sides():
     linear, x = nn.Linear(64, 32), torch.randn(2, 5, 64)
     made, wanted = Int8(linear)(x), linear(x)
     w, s = linear.weight.abs(), x.abs().amax(-1, keepdim=True) / 254
-    bound = (s + 1e-6) * w.sum(1) + x.abs().sum(-1, keepdim=True) * w.amax(1) / 254 + 1e-3
+    bound = (
+        (s + 1e-6) * w.sum(1) + x.abs().sum(-1, keepdim=True) * w.amax(1) / 254 + 1e-3
+    )
     assert ((made - wanted).abs() <= 1.05 * bound).all()
     assert (made - wanted).abs().max() > 0
 
@@ -44,7 +49,11 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
 def test_nothing_comes_after_it(tiny):
     model = tiny()
     operate(model, {"op": "int8"})
-    for op in ({"op": "cut", "heads": 3}, {"op": "int8"}, {"op": "layer_dropping", "layers": [0]}):
+    for op in (
+        {"op": "cut", "heads": 3},
+        {"op": "int8"},
+        {"op": "layer_dropping", "layers": [0]},
+    ):
         with pytest.raises(ValueError, match="after int8"):
             operate(model, op)
 
@@ -54,7 +63,9 @@ def test_it_follows_a_cut(tiny, sentences):
     operate(model, {"op": "cut", "heads": 3})
     before = model(**sentences()).logits
     operate(model, {"op": "int8"})
-    assert (model(**sentences()).logits - before).abs().max() < 0.15 * before.abs().max()
+    assert (
+        model(**sentences()).logits - before
+    ).abs().max() < 0.15 * before.abs().max()
 
 
 def test_zeros_stay_zeros():

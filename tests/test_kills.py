@@ -1,6 +1,5 @@
-"""Kills at random moments, of runs of every kind and of whole reports: all end in the right files.
-The counts are those of `make test-faults`.
-"""
+"""Kills at random moments, of runs of every kind and of whole reports: all end in the
+right files. The counts are those of `make test-faults`."""
 
 import multiprocessing
 import os
@@ -32,15 +31,17 @@ from lib.page import sheet
 
 
 def at_work(body, runs):
-    """What a process that will be killed does: make a run, with a checkpoint after each step."""
+    """What a process that will be killed does: make a run, with a checkpoint after each
+    step."""
     torch.set_num_threads(1)
-    execute.execute(from_json(body), Store(runs, runs / "none"), True, checkpoint_seconds=0.0)
+    execute.execute(
+        from_json(body), Store(runs, runs / "none"), True, checkpoint_seconds=0.0
+    )
 
 
 def killed_runs(spec, kills, folder, dice):
-    """Kill the making of a run at random moments, again and again, until so many kills are done.
-    Returns how many runs came to their end, each with the same bits.
-    """
+    """Kill the making of a run at random moments, again and again, until so many kills
+    are done. Returns how many runs came to their end, each with the same bits."""
     context, runs = multiprocessing.get_context("forkserver"), 0
     context.set_forkserver_preload(["test_kills"])  # a process is there at once
     inputs = Store(folder / "inputs", folder / "none")
@@ -92,14 +93,19 @@ LEARNERS = {
 
 @pytest.mark.parametrize(
     "name, count",
-    [("digits", 2), *(pytest.param(name, 12, marks=pytest.mark.slow) for name in LEARNERS)],
+    [
+        ("digits", 2),
+        *(pytest.param(name, 12, marks=pytest.mark.slow) for name in LEARNERS),
+    ],
 )
 def test_kills_at_random_moments_change_no_bit(name, count, tmp_path):
     """Each ends a process at once; the next one goes on."""
     began = time.monotonic()
     runs = killed_runs(LEARNERS[name](), count, tmp_path, random.Random(count))
     seconds = time.monotonic() - began
-    print(f"\n{count} kills in {runs} runs of {name}, the same bits each time ({seconds:.0f} s)")
+    print(
+        f"\n{count} kills in {runs} runs of {name}, the same bits each time ({seconds:.0f} s)"
+    )
 
 
 def relatives(root):
@@ -114,7 +120,8 @@ def relatives(root):
 
 @pytest.mark.slow
 def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count=5):
-    """The whole command, or one of its workers and kernels, while runs and pages are made."""
+    """The whole command, or one of its workers and kernels, while runs and pages are
+    made."""
     tmp_path = tmp_path_factory.mktemp("k")  # A socket's path has at most 107 bytes.
     began, dice, kills, commands = time.monotonic(), random.Random(count), 0, 0
     (tmp_path / "notebooks").mkdir()
@@ -124,8 +131,15 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
     wanted, seconds = None, 60.0
 
     def begun(root, word):
-        env = os.environ | {"NOTEBOOKS_ROOT": str(tmp_path / "notebooks"), "TMPDIR": str(root)}
-        places = {"FIGURES_ROOT": "figures", "RUNS_ROOT": "runs", "RECORDS_ROOT": "records"}
+        env = os.environ | {
+            "NOTEBOOKS_ROOT": str(tmp_path / "notebooks"),
+            "TMPDIR": str(root),
+        }
+        places = {
+            "FIGURES_ROOT": "figures",
+            "RUNS_ROOT": "runs",
+            "RECORDS_ROOT": "records",
+        }
         env |= {variable: str(root / folder) for variable, folder in places.items()}
         words = [sys.executable, "-m", "lib", word]
         out = open(root / "out", "w")
@@ -133,12 +147,17 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
         return subprocess.Popen(words, start_new_session=True, **options)
 
     def tables(root):
-        return {path.name: path.read_text() for path in sorted((root / "figures").rglob("*.csv"))}
+        return {
+            path.name: path.read_text()
+            for path in sorted((root / "figures").rglob("*.csv"))
+        }
 
     def right(root):
         folder = root / "figures" / "toy"
         assert tables(root) == wanted
-        assert not list(root.glob("runs/*/*.part")) and not list(root.glob("runs/*/*.lock"))
+        assert not list(root.glob("runs/*/*.part")) and not list(
+            root.glob("runs/*/*.lock")
+        )
         for path in folder.glob("*_fine.html"):
             assert sheet.made_of(path)
 
@@ -155,7 +174,9 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
         while done != 0:
             command = begun(root, "run")
             with suppress(subprocess.TimeoutExpired):
-                done = command.wait(dice.uniform(0.0, seconds) if kills < count else None)
+                done = command.wait(
+                    dice.uniform(0.0, seconds) if kills < count else None
+                )
                 seconds *= 0.8  # the machine is less busy than when it was measured
                 continue
             others = [each for each in relatives(root) if each.pid != command.pid]

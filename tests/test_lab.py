@@ -1,5 +1,5 @@
-"""JupyterLab in a real browser, as a reader has it: every cell of the start notebook, a knob of a
-method notebook.
+"""JupyterLab in a real browser, as a reader has it: every cell of the start notebook, a
+knob of a method notebook.
 
 Seconds are those of the kernel's processor, so that a busy machine fails no test.
 """
@@ -21,7 +21,9 @@ browser = pytest.importorskip("playwright.sync_api", reason="see requirements-de
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="Debian's package chromium is not installed"),
+    pytest.mark.skipif(
+        not CHROMIUM.exists(), reason="Debian's package chromium is not installed"
+    ),
 ]
 CELL, ANSWER = 20.0, 1.0  # seconds that a cell, and a knob, may take
 PATIENCE = 600.0  # seconds of the clock until a notebook is done
@@ -36,7 +38,15 @@ def lab(tmp_path_factory):
     folder = shutil.copytree(paths.NOTEBOOKS, root / "notebooks", ignore=ignored)
     places = {name: str(root / name) for name in (*PLACES, "RUNS_ROOT", "FIGURES_ROOT")}
     env = os.environ | places | {"PYTHONPATH": str(paths.ROOT)}
-    words = [sys.executable, "-m", "jupyter", "lab", str(folder), "--no-browser", "--allow-root"]
+    words = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        str(folder),
+        "--no-browser",
+        "--allow-root",
+    ]
     with open(root / "log", "w") as log:
         server = psutil.Popen(words, env=env, stdout=log, stderr=log)
     try:
@@ -61,13 +71,14 @@ def address(folder, server):
 
 @pytest.fixture
 def reader(lab):
-    """f(name, old, new): a notebook, opened in a browser, with a parameter that was edited before.
-    No script of it may fail.
-    """
+    """f(name, old, new): a notebook, opened in a browser, with a parameter that was
+    edited before. No script of it may fail."""
     folder, server, url = lab
     wrong = []
     with browser.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(1000 * PATIENCE)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -128,12 +139,18 @@ class Reader:
         return found.all_inner_texts()
 
     def choose(self, knob, value):
-        """Choose a value of a knob of the first picture, and wait until the picture is another.
-        Returns the seconds."""
+        """Choose a value of a knob of the first picture, and wait until the picture is
+        another. Returns the seconds."""
         knobs = self.page.locator(".widget-interact").first
         picture = knobs.locator(".widget-output svg")
-        before, began, until = picture.inner_html(), self.busy(), time.monotonic() + PATIENCE
-        knobs.locator(".widget-dropdown", has_text=knob).locator("select").select_option(value)
+        before, began, until = (
+            picture.inner_html(),
+            self.busy(),
+            time.monotonic() + PATIENCE,
+        )
+        knobs.locator(".widget-dropdown", has_text=knob).locator(
+            "select"
+        ).select_option(value)
         while picture.inner_html() == before:
             assert time.monotonic() < until, f"{knob} = {value} gives no other picture"
             time.sleep(0.02)
@@ -143,7 +160,9 @@ class Reader:
 def test_every_cell_of_the_start_notebook_is_quick(reader):
     book = reader("00_start_here")
     seconds = book.run_all()
-    assert not book.errors() and sum(seconds) > max(seconds) > 0 and max(seconds) < CELL, seconds
+    assert (
+        not book.errors() and sum(seconds) > max(seconds) > 0 and max(seconds) < CELL
+    ), seconds
 
 
 def test_a_knob_answers_at_once(reader):

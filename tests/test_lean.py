@@ -1,4 +1,5 @@
-"""Lean passes: the plain function up to rounding, and the model itself again outside."""
+"""Lean passes: the plain function up to rounding, and the model itself again
+outside."""
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ def gradients(model, inputs, numerics):
     with loop.autocast(numerics):
         logits = model(**inputs).logits
     logits.float().square().sum().backward()
-    found = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    found = torch.cat(
+        [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    )
     model.zero_grad()
     return logits.detach().float(), found
 

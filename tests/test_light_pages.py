@@ -1,4 +1,5 @@
-"""Light pages (`figures/mini/*.page.md`): no two numbers of a page are of one thing and differ."""
+"""Light pages (`figures/mini/*.page.md`): no two numbers of a page are of one thing and
+differ."""
 
 import csv
 import re
@@ -24,7 +25,9 @@ def tables(text):
     """[(titles, rows)] of the Markdown tables of a page, as text."""
     found = []
     for part in re.findall(r"(?:^\|.*\n)+", text, re.M):
-        lines = [re.split(r" ?(?<!\\)\| ?", line.strip())[1:-1] for line in part.splitlines()]
+        lines = [
+            re.split(r" ?(?<!\\)\| ?", line.strip())[1:-1] for line in part.splitlines()
+        ]
         found.append((lines[0], lines[2:]))
     return found
 
@@ -35,10 +38,14 @@ def scores(text):
     for titles, rows in tables(text):
         for row in rows:
             labels = tuple(
-                cell for title, cell in zip(titles, row, strict=True) if ", " not in title
+                cell
+                for title, cell in zip(titles, row, strict=True)
+                if ", " not in title
             )
             for title, cell in zip(titles, row, strict=True):
-                alone = "development rows alone" in title or not title.startswith(MEASURED)
+                alone = "development rows alone" in title or not title.startswith(
+                    MEASURED
+                )
                 if (hit := SCORE.fullmatch(cell)) and not alone:
                     found[labels, title].add((float(hit[1]), int(hit[2])))
     return found
@@ -49,7 +56,8 @@ OURS = re.compile(r"([+−]?[\d.]+) \[(−?[\d.]+), (−?[\d.]+)\](?: \(.*\))?")
 
 
 def contrasts(text):
-    """[(sentence, ours)] of the comparisons of a page; a part has the sentence of its whole."""
+    """[(sentence, ours)] of the comparisons of a page; a part has the sentence of its
+    whole."""
     found, whole = [], ""
     for titles, rows in tables(text):
         for row in rows if titles == HEAD else ():
@@ -62,7 +70,8 @@ def contrasts(text):
 
 
 def cells_of(page):
-    """{sentence: (models and places, seeds, task)} of two models' scores on a page, on one task."""
+    """{sentence: (models and places, seeds, task)} of two models' scores on a page, on
+    one task."""
     found = {}
     for line in LINES:
         plan = lists.claims()[line["claim"]]
@@ -128,12 +137,20 @@ OF = {"Ghosts minus pruning at 3/12 on SST-2": (MODELS, 2, "SST-2")}
     [
         ("| 82.8 (2)", "| 81.8 (2)", "-0.6 as compared, 82.2 less 81.8 in the table"),
         ("alone | −0.6", "alone | −0.9", "−0.6 [−0.9, −0.1] and −0.9"),
-        ("| 3/12 | Prune |", "| 3/12 | Ghost | 94.6 | 82.4 (2) |\n| 3/12 | Prune |", "82.4"),
+        (
+            "| 3/12 | Prune |",
+            "| 3/12 | Ghost | 94.6 | 82.4 (2) |\n| 3/12 | Prune |",
+            "82.4",
+        ),
         ("| 82.8 (2)", "| 81.8 (3)", ""),
     ],
 )
 def test_a_pair_that_differs_is_found(old, new, told):
-    assert clashes(PAGE, of=OF) == [] and len(contrasts(PAGE)) == 3 and len(scores(PAGE)) == 2
+    assert (
+        clashes(PAGE, of=OF) == []
+        and len(contrasts(PAGE)) == 3
+        and len(scores(PAGE)) == 2
+    )
     assert old in PAGE
     found = clashes(PAGE.replace(old, new), of=OF)
     assert bool(found) == bool(told) and all(told in each for each in found[:1])
@@ -146,14 +163,20 @@ def test_no_two_numbers_of_a_page_are_of_one_thing_and_differ(path):
 
 
 def dead(path, text, kept):
-    """The relative links of a page that lead to none of the kept files (paths from the root)."""
+    """The relative links of a page that lead to none of the kept files (paths from the
+    root)."""
     root, links = paths.ROOT.resolve(), LINK.findall(CODE.sub("``", text))
     places = {link: (path.parent / link).resolve() for link in links}
-    return [link for link, at in places.items() if at.relative_to(root).as_posix() not in kept]
+    return [
+        link
+        for link, at in places.items()
+        if at.relative_to(root).as_posix() not in kept
+    ]
 
 
 def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
-    """In pages, README and the notebooks' index: what is only made leads a reader nowhere."""
+    """In pages, README and the notebooks' index: what is only made leads a reader
+    nowhere."""
     told = subprocess.run(
         ["git", "ls-files"], cwd=paths.ROOT, capture_output=True, text=True, check=True
     )
@@ -162,9 +185,8 @@ def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
     found = {path.name: dead(path, path.read_text(), kept) for path in texts}
     assert not {name: links for name, links in found.items() if links}
     page = PAGES[0]
-    links = (
-        "[a](b.ipynb) ![c](https://d) `[e](f)` [g](../../README.md) [h](#i) [j](../mini/k.csv#l)"
-    )
+    links = "[a](b.ipynb) ![c](https://d) `[e](f)` [g](../../README.md) [h](#i) "
+    links += "[j](../mini/k.csv#l)"
     assert dead(page, links, kept) == ["b.ipynb", "../mini/k.csv"]
 
 
@@ -183,10 +205,21 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     page, rows = "ghostbert_t03_pruned_vs_ghost", claims.recorded()
     before = claims.digest(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
-    for key, value in {"estimate": "9.9", "low": "9.8", "word": "agrees", "holm": "0.0001"}.items():
-        changed = [row | {key: value} if i == place else row for i, row in enumerate(rows)]
+    for key, value in {
+        "estimate": "9.9",
+        "low": "9.8",
+        "word": "agrees",
+        "holm": "0.0001",
+    }.items():
+        changed = [
+            row | {key: value} if i == place else row for i, row in enumerate(rows)
+        ]
         monkeypatch.setattr(claims, "recorded", lambda found=changed: found)
-        old = rows[place][key] == value or (key == "holm" and float(rows[place]["holm"]) < 0.05)
+        old = rows[place][key] == value or (
+            key == "holm" and float(rows[place]["holm"]) < 0.05
+        )
         assert (claims.digest(page) == before) == old, key
     monkeypatch.setattr(claims, "recorded", lambda: rows)
-    assert claims.digest(page) == before != claims.digest("nas_t05_random_architectures")
+    assert (
+        claims.digest(page) == before != claims.digest("nas_t05_random_architectures")
+    )

@@ -1,6 +1,5 @@
-"""The training loop: order, schedule, used rows, and runs that are interrupted and resumed to the
-same bits.
-"""
+"""The training loop: order, schedule, used rows, and runs that are interrupted and
+resumed to the same bits."""
 
 import hashlib
 from contextlib import contextmanager
@@ -29,9 +28,8 @@ EVERY_STEP, NEVER = 0.0, 1e9
 
 
 def encoded(number=22, seed=0, low=5, high=40):
-    """Rows of 3 to 9 tokens out of some of the vocabulary, so that some rows of the table are never
-    used.
-    """
+    """Rows of 3 to 9 tokens out of some of the vocabulary, so that some rows of the
+    table are never used."""
     draw = np.random.default_rng(seed)
     ids = [draw.integers(low, high, draw.integers(3, 10)) for _ in range(number)]
     return Encoded({"input_ids": ids}, torch.as_tensor(draw.integers(0, 2, number)), 0)
@@ -56,8 +54,8 @@ def trained(
     numerics=NUMERICS,
     **more,
 ):
-    """(a model trained from the same start with the methods that `make` gives, the calls of the
-    loss, fit's metrics); with `stop`, an error in the loss of that step.
+    """(a model trained from the same start with the methods that `make` gives, the
+    calls of the loss, fit's metrics); with `stop`, an error in the loss of that step.
     """
     model, data, calls, seen = tiny("bert"), encoded(), [], []
     set_dropout(model, settings.dropout)
@@ -69,10 +67,14 @@ def trained(
             draft.checkpoint_seconds = NEVER
         if len(seen) == stop:
             raise Interrupted
-        return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
+        return losses.prediction(
+            model(**batch).logits, data.labels[rows], Targets("hard")
+        )
 
     score, methods = evaluate and (lambda: evaluate(model)), make(model, calls)
-    result = loop.fit(draft, model, data, loss, settings, numerics, score, methods, **more)
+    result = loop.fit(
+        draft, model, data, loss, settings, numerics, score, methods, **more
+    )
     return model, calls, {k: v for k, v in result.items() if k != "examples_per_second"}
 
 
@@ -91,7 +93,8 @@ def same(a, b):
 
 
 def arbitrary_score(model):
-    """A number that depends on every bit of the weights that eval mode sees, and on no other."""
+    """A number that depends on every bit of the weights that eval mode sees, and on no
+    other."""
     with torch.no_grad():
         logits = model.eval()(input_ids=torch.tensor([[7, 8, 9, 55]])).logits
     return int.from_bytes(hashlib.sha256(logits.numpy().tobytes()).digest()[:4], "big")
@@ -115,7 +118,9 @@ def test_order_covers_each_row_once(number, batch, bucket):
     lengths = np.random.default_rng(number).integers(3, 30, number)
     batches = order(lengths, batch, 1, 2, bucket)
     assert sorted(np.concatenate(batches).tolist()) == list(range(number))
-    assert len(batches) == -(-number // batch) and all(1 <= len(rows) <= batch for rows in batches)
+    assert len(batches) == -(-number // batch) and all(
+        1 <= len(rows) <= batch for rows in batches
+    )
 
 
 @pytest.mark.parametrize("bucket", [True, False])
@@ -157,13 +162,18 @@ def untouched(*_):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"clip": 0.0}, {"clip": 0.0, "select": "best"}, {"clip": 0.0, "pad_to": 16}]
+    "changes",
+    [{"clip": 0.0}, {"clip": 0.0, "select": "best"}, {"clip": 0.0, "pad_to": 16}],
 )
 def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     evaluate = arbitrary_score if "select" in changes else None
-    with_rows, result = fitted(tiny, Draft(tmp_path / "a"), train(**changes), evaluate=evaluate)
+    with_rows, result = fitted(
+        tiny, Draft(tmp_path / "a"), train(**changes), evaluate=evaluate
+    )
     monkeypatch.setattr(loop, "used_rows", untouched)
-    without, expected = fitted(tiny, Draft(tmp_path / "b"), train(**changes), evaluate=evaluate)
+    without, expected = fitted(
+        tiny, Draft(tmp_path / "b"), train(**changes), evaluate=evaluate
+    )
     assert result == expected and same(with_rows, without)
 
 
@@ -214,7 +224,9 @@ def test_the_table_is_whole_after_an_error(tiny):
 
 
 @pytest.mark.parametrize("masked_lm, decay", [(True, 0.0), (False, 0.01)])
-def test_masked_lm_heads_and_weight_decay_train_the_whole_table(family, masked_lm, decay, tiny):
+def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
+    family, masked_lm, decay, tiny
+):
     model = tiny(family, masked_lm=masked_lm)
     with used_rows(model, encoded(), decay):
         assert type(base(model).embeddings.word_embeddings) is nn.Embedding
@@ -226,7 +238,10 @@ def test_fit_learns_and_tells(tiny, tmp_path):
     model, result = fitted(tiny, draft, train(epochs=20, dropout=0.0))
     curve = draft.logged("curve")
     assert result.pop("mean_tokens") > 1 and result == {"steps": 120}
-    assert curve["step"].tolist() == list(range(120)) and (curve["hard"] == curve["loss"]).all()
+    assert (
+        curve["step"].tolist() == list(range(120))
+        and (curve["hard"] == curve["loss"]).all()
+    )
     assert curve["loss"][-6:].mean() < 0.5 * curve["loss"][:6].mean()
     assert draft.told == [(step + 1) / 120 for step in range(120)]
     assert not model.training and not draft.resume.exists() and not same(model, before)
@@ -241,7 +256,9 @@ def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
 
 @pytest.mark.parametrize("select, every", [("last", 0), ("best", 4)])
 @pytest.mark.parametrize("stop", [2, 7, 18])
-def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, tmp_path):
+def test_interrupted_and_resumed_gives_the_same_bits(
+    select, every, stop, tiny, tmp_path
+):
     """Step 7 is the first of an epoch."""
     settings = train(select=select, eval_every=every)
     evaluate = arbitrary_score if select == "best" else None
@@ -252,7 +269,9 @@ def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, 
         fitted(tiny, draft, settings, stop=stop, evaluate=evaluate)
     draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     model, again = fitted(tiny, draft, settings, evaluate=evaluate)
-    assert {"step": stop - 1, "resumed": True} in draft.lines and draft.told[0] == stop / 18
+    assert {"step": stop - 1, "resumed": True} in draft.lines and draft.told[
+        0
+    ] == stop / 18
     assert same(model, expected)
     assert again == result and ("best_step" in again) == (select == "best")
     assert [line for line in draft.lines if "resumed" not in line] == whole.lines
@@ -260,7 +279,9 @@ def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, 
 
 def test_bfloat16_runs_resume_too(tiny, tmp_path):
     numerics = Numerics("bfloat16", 1)
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train(), numerics=numerics)
+    expected, result = fitted(
+        tiny, Draft(tmp_path / "whole"), train(), numerics=numerics
+    )
     draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
         fitted(tiny, draft, train(), stop=9, numerics=numerics)
@@ -289,7 +310,9 @@ def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
     assert same(model, expected) and again == result and draft.told[0] == 1 / 18
     assert not any("resumed" in line for line in draft.lines)
     told = f"is of {was or 'an unknown dtype'}, not float32; it begins anew"
-    assert told in capfd.readouterr().err and folders[-1] not in [*draft.resume.glob("*")]
+    assert told in capfd.readouterr().err and folders[-1] not in [
+        *draft.resume.glob("*")
+    ]
 
 
 def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
@@ -311,7 +334,10 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
 
     def loss(batch, rows):
         calls[0] += 1
-        return {"loss": model(**batch).logits.mean() * (float("nan") if calls[0] == 5 else 1.0)}
+        return {
+            "loss": model(**batch).logits.mean()
+            * (float("nan") if calls[0] == 5 else 1.0)
+        }
 
     told = r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"
     with pytest.raises(FloatingPointError, match=told):
@@ -327,7 +353,10 @@ def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
     expected, _ = fitted(tiny, Draft(tmp_path / "other"), train())
     with pytest.raises(Interrupted):
         fitted(tiny, draft, train(), stop=6)
-    assert sorted(p.name for p in draft.resume.iterdir()) == ["step-00000004", "step-00000005"]
+    assert sorted(p.name for p in draft.resume.iterdir()) == [
+        "step-00000004",
+        "step-00000005",
+    ]
     (draft.resume / ".step-00000006.7").mkdir()
     (draft.resume / ".step-00000006.7" / "state.json").write_text("{")
     (draft.resume / ".best.safetensors.7").write_bytes(b"half")
@@ -336,7 +365,8 @@ def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
 
 
 def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
-    """Killed between writing one and removing an older one; the first one here is no checkpoint."""
+    """Killed between writing one and removing an older one; the first one here is no
+    checkpoint."""
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
     draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     for stop in (3, 2):
@@ -356,14 +386,17 @@ def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     data = Encoded(data.columns, data.labels, model.config.pad_token_id)
     found = loop.predict(model.train(), data, NUMERICS, tokens=200, pad_to=pad_to)
     assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
-    expected = np.concatenate([logits(model, collate(data, [i])).numpy() for i in range(23)])
+    expected = np.concatenate(
+        [logits(model, collate(data, [i])).numpy() for i in range(23)]
+    )
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_bfloat16_predictions_are_near(tiny):
     model, data = tiny(), encoded()
     exact, near = (
-        loop.predict(model, data, Numerics(dtype, 1)) for dtype in ("float32", "bfloat16")
+        loop.predict(model, data, Numerics(dtype, 1))
+        for dtype in ("float32", "bfloat16")
     )
     assert near.dtype == np.float32 and not np.array_equal(exact, near)
     np.testing.assert_allclose(near, exact, atol=0.3)
@@ -408,7 +441,10 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
             return {self.name: self.weight.square().sum()}
 
     def make(model, _):
-        weights = {"head": model.classifier.weight, "pooler": model.bert.pooler.dense.weight}
+        weights = {
+            "head": model.classifier.weight,
+            "pooler": model.bert.pooler.dense.weight,
+        }
         return [Norm(weight, name) for name, weight in weights.items()]
 
     draft = Draft(tmp_path)
@@ -427,7 +463,12 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
     class Spy(torch.optim.AdamW):
         def step(self, *args, **kwargs):
-            seen.append([(g["lr"], g["weight_decay"], len(g["params"])) for g in self.param_groups])
+            seen.append(
+                [
+                    (g["lr"], g["weight_decay"], len(g["params"]))
+                    for g in self.param_groups
+                ]
+            )
             return super().step(*args, **kwargs)
 
     monkeypatch.setattr(torch.optim, "AdamW", Spy)
@@ -435,7 +476,10 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
     def make(model, calls):
         groups = ({"params": [model.classifier.weight], "lr": 0.5},)
-        return [Told(calls, groups=groups), Told(calls, apart=(model.bert.pooler.dense.weight,))]
+        return [
+            Told(calls, groups=groups),
+            Told(calls, apart=(model.bert.pooler.dense.weight,)),
+        ]
 
     settings = train(weight_decay=0.01, spare_norms=True)
     model, _ = fitted(tiny, Draft(tmp_path), settings, make)
@@ -453,12 +497,21 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
 def test_taps_of_ghosts_have_a_rate_of_their_own(tiny):
     model = tiny("bert")
-    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3})
-    taps = {id(p) for name, p in model.named_parameters() if name.endswith("convolution.weight")}
+    operate(
+        model,
+        {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3},
+    )
+    taps = {
+        id(p)
+        for name, p in model.named_parameters()
+        if name.endswith("convolution.weight")
+    }
     (usual,) = loop.parameter_groups(model, train(), ())
     rest, own = loop.parameter_groups(model, train(taps=0.25), ())
     assert taps and {id(p) for p in own["params"]} == taps and own["lr"] == 0.25
-    assert rest["lr"] == usual["lr"] and len(rest["params"]) + len(taps) == len(usual["params"])
+    assert rest["lr"] == usual["lr"] and len(rest["params"]) + len(taps) == len(
+        usual["params"]
+    )
 
 
 def test_batches_of_ones_own(tiny, tmp_path):
@@ -467,7 +520,9 @@ def test_batches_of_ones_own(tiny, tmp_path):
         return [np.array([epoch, 3]), np.array([5])]
 
     _, calls, result = trained(tiny, Draft(tmp_path), train(epochs=2), batches=batches)
-    assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result["steps"] == 4
+    assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result[
+        "steps"
+    ] == 4
 
 
 # ---- the device ----
@@ -475,7 +530,9 @@ def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert settled(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     loop.options(settled(NUMERICS))
-    assert loop.device().type == "cpu"  # a GPU at hand does not draw runs of the CPU to it
+    assert (
+        loop.device().type == "cpu"
+    )  # a GPU at hand does not draw runs of the CPU to it
     loop.options(settled(replace(NUMERICS, device="cuda")))
     assert loop.device().type == "cuda"
     loop.options(settled(NUMERICS))

@@ -31,7 +31,9 @@ def expected_hard():
 
 def expected_soft(temperature=1.0, sum_classes=False):
     total = (
-        -(softmax(TEACHER / temperature) * np.log(softmax(LOGITS / temperature))).sum(-1).mean()
+        -(softmax(TEACHER / temperature) * np.log(softmax(LOGITS / temperature)))
+        .sum(-1)
+        .mean()
         * temperature**2
     )
     return total if sum_classes else total / 3
@@ -67,7 +69,11 @@ def test_prediction_of_classes(kind, temperature, sum_classes):
 
 @pytest.mark.parametrize("kind", ["hard", "soft", "both"])
 def test_prediction_of_scores(kind):
-    logits, teacher, labels = LOGITS[:, :1], TEACHER[:, :1], RNG.uniform(0, 5, 6).astype(np.float32)
+    logits, teacher, labels = (
+        LOGITS[:, :1],
+        TEACHER[:, :1],
+        RNG.uniform(0, 5, 6).astype(np.float32),
+    )
     parts = prediction(
         torch.tensor(logits), torch.tensor(labels), Targets(kind), torch.tensor(teacher)
     )
@@ -76,13 +82,19 @@ def test_prediction_of_scores(kind):
         "soft": ((logits - teacher) ** 2).mean(),
     }
     expected = {k: v for k, v in expected.items() if kind in (k, "both")}
-    assert values(parts) == pytest.approx(expected | {"loss": sum(expected.values())}, rel=1e-6)
+    assert values(parts) == pytest.approx(
+        expected | {"loss": sum(expected.values())}, rel=1e-6
+    )
 
 
 def made(layers, seed):
     generator = torch.Generator().manual_seed(seed)
     draw = [torch.randn(3, 5, 4, generator=generator) for _ in range(2 * layers + 1)]
-    return {"embedding": draw[0], "attention": draw[1 : layers + 1], "ffn": draw[layers + 1 :]}
+    return {
+        "embedding": draw[0],
+        "attention": draw[1 : layers + 1],
+        "ffn": draw[layers + 1 :],
+    }
 
 
 REAL = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
@@ -108,8 +120,12 @@ def test_matches_against_numpy(mask):
         + sum(mse(student["ffn"][i], teacher["ffn"][j]) for i, j in ((0, 1), (1, 3))),
         "blocks": mse(student["attention"][1], teacher["attention"][2]),
     }
-    assert values(distances(matches, student, teacher, REAL)) == pytest.approx(expected, rel=1e-6)
-    same = distances([Match("ffn", "ffn", layer_map(2, 2), mask)], student, student, REAL)
+    assert values(distances(matches, student, teacher, REAL)) == pytest.approx(
+        expected, rel=1e-6
+    )
+    same = distances(
+        [Match("ffn", "ffn", layer_map(2, 2), mask)], student, student, REAL
+    )
     assert values(same) == {"ffn": 0}
 
 
@@ -133,11 +149,13 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
         (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
         for i in (0, 1)
     )
-    assert values(distances([match], scores, whole, REAL))["attention"] == pytest.approx(
-        expected, rel=1e-6
-    )
+    assert values(distances([match], scores, whole, REAL))[
+        "attention"
+    ] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
-        distances([Match("attention", "scores", distance=over_tokens)], scores, whole, REAL)
+        distances(
+            [Match("attention", "scores", distance=over_tokens)], scores, whole, REAL
+        )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +166,9 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
         (12, 6, [(2 * m + 1, m) for m in range(6)]),
     ],
 )
-def test_layers_are_evenly_spaced_and_the_last_goes_with_the_last(student, teacher, pairs):
+def test_layers_are_evenly_spaced_and_the_last_goes_with_the_last(
+    student, teacher, pairs
+):
     assert list(layer_map(student, teacher)) == pairs
 
 
@@ -163,7 +183,10 @@ def test_distances_of_scores_against_numpy(distance, mask):
     """`over_keys` and `zeroed` take scores to padded keys for 0, `zeroed` also those of at most
     -100.
     """
-    a, b = (torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i)) for i in (0, 1))
+    a, b = (
+        torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
+        for i in (0, 1)
+    )
     a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
     x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)
     keys = np.broadcast_to(real[:, None, None, :], x.shape)

@@ -1,6 +1,5 @@
-"""Pruning masks, their gradients and penalties against closed forms; what is left of a masked
-model, cut out, counted, saved and loaded.
-"""
+"""Pruning masks, their gradients and penalties against closed forms; what is left of a
+masked model, cut out, counted, saved and loaded."""
 
 import copy
 import math
@@ -37,7 +36,9 @@ def prune(method="movement", **changes):
 
 
 def random(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(
+        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def masked(method, weight, scores=None, threshold=0.25, **changes):
@@ -68,7 +69,9 @@ def close(a, b, atol=1e-12):
 # ---- selection ----
 @settings(max_examples=60, deadline=None)
 @given(
-    values=st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.0, 0.5, 3.0]), min_size=1, max_size=40),
+    values=st.lists(
+        st.sampled_from([-2.0, -1.0, 0.0, 0.0, 0.5, 3.0]), min_size=1, max_size=40
+    ),
     data=st.data(),
 )
 def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
@@ -89,9 +92,13 @@ def test_straight_through_gradients(method, threshold):
     weight, scores = random(4, 6).requires_grad_(), random(4, 6, seed=1)
     scores -= scores.mean()
     ranked = weight.detach().abs() if method == "magnitude" else scores
-    chosen = scores > 0 if method == "soft" else top(ranked, int(24 * threshold))  # sigmoid > 0.5
+    chosen = (
+        scores > 0 if method == "soft" else top(ranked, int(24 * threshold))
+    )  # sigmoid > 0.5
     threshold = 0.5 if method == "soft" else threshold
-    module = masked(method, weight, None if method == "magnitude" else scores, threshold)
+    module = masked(
+        method, weight, None if method == "magnitude" else scores, threshold
+    )
     out, upstream = module(weight), random(4, 6, seed=2)
     assert torch.equal(out, chosen * weight) and out is not weight
     out.backward(upstream)
@@ -102,7 +109,8 @@ def test_straight_through_gradients(method, threshold):
 
 
 def test_movement_scores_are_the_running_sum_of_equation_7():
-    """Gradient descent of rate r: S = - r * sum over t of dL/dW' * W, also where W is masked."""
+    """Gradient descent of rate r: S = - r * sum over t of dL/dW' * W, also where W is
+    masked."""
     weight, x = random(3, 4).requires_grad_(), random(5, 4, seed=1)
     module, total, seen = masked("movement", weight), torch.zeros(3, 4).double(), set()
     groups = [{"params": [weight], "lr": 0.1}, {"params": [module.scores], "lr": 0.01}]
@@ -124,20 +132,28 @@ def test_movement_scores_are_the_running_sum_of_equation_7():
 def test_the_smallest_share_still_keeps_a_weight(method):
     weight = random(4, 6)
     assert masked(method, weight, threshold=0.0)(weight).count_nonzero() == 1
-    assert masked(method, weight, threshold=0.1)(weight).count_nonzero() == int(0.1 * 24) == 2
+    assert (
+        masked(method, weight, threshold=0.1)(weight).count_nonzero()
+        == int(0.1 * 24)
+        == 2
+    )
 
 
 def test_soft_movement_keeps_its_floor():
     weight, scores = random(40, 50), random(40, 50, seed=1)
     low = masked("soft", weight, scores - 100, 0.1)
     assert torch.equal(low(weight) != 0, top(scores, int(0.005 * 2000) + 1))
-    tied = masked("soft", weight, torch.full((40, 50), -100.0, dtype=torch.float64), 0.1)
+    tied = masked(
+        "soft", weight, torch.full((40, 50), -100.0, dtype=torch.float64), 0.1
+    )
     assert tied(weight).count_nonzero() == 11
     free = masked("soft", weight, scores, 0.1)
     assert torch.equal(free(weight) != 0, scores > math.log(0.1 / 0.9))
 
 
-@pytest.mark.parametrize("method, start", [("magnitude", 1.0), ("movement", 1.0), ("soft", 0.0)])
+@pytest.mark.parametrize(
+    "method, start", [("magnitude", 1.0), ("movement", 1.0), ("soft", 0.0)]
+)
 def test_eval_mode_takes_the_final_threshold(method, start):
     weight, scores = random(4, 6), random(4, 6, seed=1)
     module = masked(method, weight, None if method == "magnitude" else scores, start)
@@ -175,7 +191,9 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
     close(start, torch.full((4, 6), 0.98, dtype=torch.float64), atol=1e-4)
 
 
-@pytest.mark.parametrize("method, shift", [("soft", 0.0), ("l0", 2 / 3 * math.log(0.1 / 1.1))])
+@pytest.mark.parametrize(
+    "method, shift", [("soft", 0.0), ("l0", 2 / 3 * math.log(0.1 / 1.1))]
+)
 def test_penalties_and_their_gradients_in_closed_form(method, shift):
     module = masked(method, random(4, 6), random(4, 6, seed=1))
     s = 1 / (1 + (-(module.scores.detach() - shift)).exp())
@@ -187,13 +205,27 @@ def test_penalties_and_their_gradients_in_closed_form(method, shift):
 
 # ---- in a model ----
 @every_method
-def test_every_projection_is_masked_baked_and_nothing_else(family, method, tiny, sentences, logits):
+def test_every_projection_is_masked_baked_and_nothing_else(
+    family, method, tiny, sentences, logits
+):
     model, batch = tiny(family), sentences(family)
-    linears = {name for name, part in model.named_modules() if isinstance(part, nn.Linear)}
-    inner, names = {name for name in linears if ".encoder.layer." in name}, set(model.state_dict())
-    everything, untouched = sum(p.numel() for p in layers(model).parameters()), logits(model, batch)
+    linears = {
+        name for name, part in model.named_modules() if isinstance(part, nn.Linear)
+    }
+    inner, names = (
+        {name for name in linears if ".encoder.layer." in name},
+        set(model.state_dict()),
+    )
+    everything, untouched = (
+        sum(p.numel() for p in layers(model).parameters()),
+        logits(model, batch),
+    )
     found = attached(model, method)
-    on = {name for name, part in model.named_modules() if parametrize.is_parametrized(part)}
+    on = {
+        name
+        for name, part in model.named_modules()
+        if parametrize.is_parametrized(part)
+    }
     assert on == inner and len(inner) == 12
     assert len(found.scores) == (0 if method == "magnitude" else 12)
     model.train()
@@ -205,21 +237,31 @@ def test_every_projection_is_masked_baked_and_nothing_else(family, method, tiny,
     assert counts["encoder_parameters"] == everything
     sizes = [linear.weight.numel() for *_, linear in projections(model)]
     assert counts["masked_weights"] == sum(sizes)
-    assert torch.equal(logits(model, batch), expected) and not torch.allclose(expected, untouched)
+    assert torch.equal(logits(model, batch), expected) and not torch.allclose(
+        expected, untouched
+    )
     assert set(model.state_dict()) == names
     assert all(type(linear) is nn.Linear for *_, linear in projections(model))
 
 
 def test_golden_counts_of_bert_base():
-    """84,934,656 masked weights; at top-k 10 % 10.127 % of the encoder remain: Table 4's 10.1."""
+    """84,934,656 masked weights; at top-k 10 % 10.127 % of the encoder remain: Table
+    4's 10.1."""
     with torch.device("meta"):
         whole = transformers.BertForSequenceClassification(transformers.BertConfig())
     sizes = [linear.weight.numel() for *_, linear in projections(whole)]
     everything = sum(p.numel() for p in layers(whole).parameters())
     assert (len(sizes), sum(sizes), everything) == (72, 84934656, 85054464)
-    counts = pruning.counted(sum(sizes), sum(int(0.1 * each) for each in sizes), everything)
-    assert counts["kept_weights"] == 8493432 and round(100 * counts["remaining"], 6) == 10.126735
-    exact = pruning.counted(sum(sizes), 0.1 * sum(sizes), everything)  # not cut to whole weights
+    counts = pruning.counted(
+        sum(sizes), sum(int(0.1 * each) for each in sizes), everything
+    )
+    assert (
+        counts["kept_weights"] == 8493432
+        and round(100 * counts["remaining"], 6) == 10.126735
+    )
+    exact = pruning.counted(
+        sum(sizes), 0.1 * sum(sizes), everything
+    )  # not cut to whole weights
     assert round(100 * exact["remaining"], 6) == 10.126774
 
 
@@ -229,11 +271,17 @@ def test_the_controller_acts_on_the_penalty(tiny):
     for step in range(4):
         found.before(step, 10)
         weights.append(float(state.steered))
-    scores = torch.cat([s.detach().flatten() for s in found.scores]).sort(descending=True).values
+    scores = (
+        torch.cat([s.detach().flatten() for s in found.scores])
+        .sort(descending=True)
+        .values
+    )
     cut = math.log(0.25 / 0.75)
     error = (scores[len(scores) // 2 - 1].item() - cut) / (3 - cut) - (1 - 2 / 10) ** 2
     assert weights[:2] == [10.0] * 2  # every 2 steps, after the initial warm-up
-    assert weights[2] == weights[3] == pytest.approx(10 * math.exp(21 * error), rel=1e-4)
+    assert (
+        weights[2] == weights[3] == pytest.approx(10 * math.exp(21 * error), rel=1e-4)
+    )
     assert float(state.error) == pytest.approx(error, rel=1e-4)
     assert found.weight == pytest.approx(weights[3] * found.ramp(3) / 0.25)
     assert {"pruning.steered", "pruning.error"} <= found.model.state_dict().keys()
@@ -255,8 +303,11 @@ def test_masks_that_cannot_be_are_refused(method, changes, message, tiny):
 
 
 # ---- what is left ----
-def test_what_is_empty_is_cut_out_and_the_function_stays(family, tiny, sentences, logits):
-    """Units without outgoing weights, and without incoming ones: these give a constant."""
+def test_what_is_empty_is_cut_out_and_the_function_stays(
+    family, tiny, sentences, logits
+):
+    """Units without outgoing weights, and without incoming ones: these give a
+    constant."""
     model, batch = tiny(family), sentences(family)
     first, second = layers(model)
     with torch.no_grad():
@@ -279,7 +330,9 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(family, tiny, sentences
 def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny):
     model = tiny()
     if ghost:
-        operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3})
+        operate(
+            model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
+        )
         layers(model)[0].attention.self.value.weight.data[:8] = 0
     before, done = copy.deepcopy(model.state_dict()), list(surgery(model))
     assert compact.shrink(model) == {"heads": [12, 12], "neurons": [96, 96]}
@@ -296,8 +349,13 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
     counts = found.finish()
     matrices = [linear.weight for *_, linear in projections(model)]
-    total, kept = (sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero))
-    told, bits = compact.sizes(model), sum(-(-weight.numel() // 8) for weight in matrices)
+    total, kept = (
+        sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero)
+    )
+    told, bits = (
+        compact.sizes(model),
+        sum(-(-weight.numel() // 8) for weight in matrices),
+    )
     assert told["bytes_dense"] - told["bytes_sparse"] == 4 * (total - kept) - bits
     assert kept <= counts["kept_weights"]
     backbone.save(model, tokenizer, tmp_path / "model")
@@ -341,7 +399,9 @@ def test_counts_are_exact_in_each_matrix_ties_or_not(noise, tiny):
     sizes = [linear.weight.numel() for _, linear, _ in found.places]
     assert kept == [int(0.1 * each) for each in sizes]
     counts = found.finish()
-    assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(kept) / sum(sizes)
+    assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(
+        kept
+    ) / sum(sizes)
     shares = [sum(kept[:6]) / sum(sizes[:6]), sum(kept[6:]) / sum(sizes[6:])]
     assert found.run.arrays["layers"] == pytest.approx(shares, abs=1e-15)
     biases = counts["encoder_parameters"] - sum(sizes)

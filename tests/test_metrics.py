@@ -1,4 +1,5 @@
-"""Metrics against values worked out by hand, and what degenerate or damaged predictions give."""
+"""Metrics against values worked out by hand, and what degenerate or damaged predictions
+give."""
 
 import math
 import warnings
@@ -13,7 +14,9 @@ from lib.measure.metrics import METRICS, score, scores
 accuracy, f1, matthews, pearson, spearman = (partial(score, name) for name in METRICS)
 
 TRUE = np.array([1, 1, 1, 0, 0, 1])
-GUESS = np.array([1, 0, 1, 0, 1, 1])  # 3 true positives, 1 true negative, 1 false of each kind
+GUESS = np.array(
+    [1, 0, 1, 0, 1, 1]
+)  # 3 true positives, 1 true negative, 1 false of each kind
 
 
 def logits(codes, width=2):
@@ -23,7 +26,9 @@ def logits(codes, width=2):
 def test_golden():
     assert accuracy(GUESS, TRUE) == pytest.approx(4 / 6)
     assert f1(GUESS, TRUE) == pytest.approx(6 / 8)
-    assert matthews(GUESS, TRUE) == pytest.approx((3 * 1 - 1 * 1) / math.sqrt(4 * 4 * 2 * 2))
+    assert matthews(GUESS, TRUE) == pytest.approx(
+        (3 * 1 - 1 * 1) / math.sqrt(4 * 4 * 2 * 2)
+    )
     # x - mean = -2 -1 0 1 2, y - mean = -2 -1 1 0 2: 9 / 10
     assert pearson([1, 2, 3, 4, 5], [1, 2, 4, 3, 5]) == pytest.approx(0.9)
     assert spearman([1, 2, 3, 4, 500], [1, 2, 4, 3, 5]) == pytest.approx(0.9)
@@ -64,17 +69,26 @@ def test_degenerate_predictions_have_a_value():
                 assert metric(constant * 2, mixed) == metric(mixed, constant) == 0
                 assert metric(constant, constant) == 0
         assert (
-            f1(zeros, mixed) == f1(zeros, zeros) == f1(ones - mixed, mixed) == f1(ones, zeros) == 0
+            f1(zeros, mixed)
+            == f1(zeros, zeros)
+            == f1(ones - mixed, mixed)
+            == f1(ones, zeros)
+            == 0
         )
         assert accuracy(zeros, mixed) == 0.5 and accuracy(ones, ones) == 1
-        assert pearson([3.0], [1.0]) == spearman([3.0], [1.0]) == matthews([1], [1]) == 0
+        assert (
+            pearson([3.0], [1.0]) == spearman([3.0], [1.0]) == matthews([1], [1]) == 0
+        )
 
 
 def test_by_name():
     assert score("f1", GUESS, TRUE) == f1(GUESS, TRUE)
     task = Task("x", True, ("no", "yes"), ("accuracy", "f1"))
     found = scores(task, logits(GUESS), TRUE)
-    assert list(found.items()) == [("accuracy", accuracy(GUESS, TRUE)), ("f1", f1(GUESS, TRUE))]
+    assert list(found.items()) == [
+        ("accuracy", accuracy(GUESS, TRUE)),
+        ("f1", f1(GUESS, TRUE)),
+    ]
     allowed = r"'mathews'.*'matthews'.*accuracy, f1, matthews, pearson, spearman"
     with pytest.raises(ValueError, match=allowed):
         score("mathews", GUESS, TRUE)

@@ -57,7 +57,9 @@ def test_the_formula_in_float64(norm):
         mean, deviation = standard(h, -1)
     elif norm == "tokens":
         each = [standard(state[mask.bool()].flatten(), 0) for state in h]
-        mean, deviation = (torch.stack(part).view(4, 1, 1, 1) for part in zip(*each, strict=True))
+        mean, deviation = (
+            torch.stack(part).view(4, 1, 1, 1) for part in zip(*each, strict=True)
+        )
     z = (h - mean) / deviation
     if norm == "layers_affine":
         z = z * module.scale.view(4, 1, 1, 1) + module.shift.view(4, 1, 1, 1)
@@ -70,7 +72,9 @@ def test_the_formula_in_float64(norm):
 def test_read_literally_equal_weights_give_zero_whatever_the_input():
     for h in (states(13), 100 + 50 * states(13)):
         assert layer_mix("layers", 13, "zeros")(list(h)).abs().max() < 1e-13
-        assert layer_mix("layers", 13)(list(h)).abs().max() > 0.1  # alpha's spread is the signal
+        assert (
+            layer_mix("layers", 13)(list(h)).abs().max() > 0.1
+        )  # alpha's spread is the signal
         for norm in set(MIX_NORMS) - {"layers"}:
             module = layer_mix(norm, 13, "zeros")
             if norm == "layers_affine":
@@ -83,7 +87,9 @@ def test_padding_is_left_out_of_the_statistics_over_tokens():
     mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
     other, seen = h.clone(), mask.bool()
     other[:, ~seen] += 7
-    torch.testing.assert_close(module(list(h), mask)[seen], module(list(other), mask)[seen])
+    torch.testing.assert_close(
+        module(list(h), mask)[seen], module(list(other), mask)[seen]
+    )
     assert not torch.allclose(module(list(h))[seen], module(list(h), mask)[seen])
 
 
@@ -93,19 +99,30 @@ def test_dropout_acts_on_the_normalised_states_in_training_alone():
     assert torch.allclose(module.eval()(h), torch.ones(()).double())
     out, weights = module.train()(h), module.weights().tolist()
     subsets = [[i >> j & 1 for j in range(4)] for i in range(16)]
-    sums = [sum(2 * a for a, on in zip(weights, bits, strict=True) if on) for bits in subsets]
+    sums = [
+        sum(2 * a for a, on in zip(weights, bits, strict=True) if on)
+        for bits in subsets
+    ]
     assert {round(v, 9) for v in out.flatten().tolist()} == {round(v, 9) for v in sums}
     assert out.mean().item() == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize(
     "init, bound, deviation",
-    [("xavier_uniform", 6**0.5, 2**0.5), ("xavier_normal", math.inf, 2**0.5), ("zeros", 0, 0)],
+    [
+        ("xavier_uniform", 6**0.5, 2**0.5),
+        ("xavier_normal", math.inf, 2**0.5),
+        ("zeros", 0, 0),
+    ],
 )
 def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
-    made = [layer_mix("layers", 13, init, seed=seed).alpha.detach() for seed in range(400)]
+    made = [
+        layer_mix("layers", 13, init, seed=seed).alpha.detach() for seed in range(400)
+    ]
     drawn = torch.stack(made) * 14**0.5
-    assert drawn.abs().max() <= bound and drawn.std().item() == pytest.approx(deviation, abs=0.04)
+    assert drawn.abs().max() <= bound and drawn.std().item() == pytest.approx(
+        deviation, abs=0.04
+    )
     assert bound in (0, math.inf) or drawn.abs().max() > 0.99 * bound
 
 
@@ -118,13 +135,17 @@ def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     with torch.no_grad():
         mixed = mix.present(model)(list(h), batch["attention_mask"])
         out = base(model)(**batch)
-        assert torch.equal(out.last_hidden_state, mixed) and not torch.allclose(mixed, h[-1])
+        assert torch.equal(out.last_hidden_state, mixed) and not torch.allclose(
+            mixed, h[-1]
+        )
         seen = base(model).pooler(mixed) if family == "bert" else mixed
         assert torch.equal(model(**batch).logits, model.classifier(seen))
 
 
 def test_the_mix_stands_before_the_span_head(tiny, sentences):
-    model = backbone.build(transformers.BertForQuestionAnswering, tiny("bert").config).eval()
+    model = backbone.build(
+        transformers.BertForQuestionAnswering, tiny("bert").config
+    ).eval()
     h = hidden_states(model, sentences())
     operate(model, op("channels"), seed=4)
     with torch.no_grad():
@@ -140,10 +161,18 @@ def test_padding_does_not_change_a_row(family, tiny, sentences, logits):
     torch.testing.assert_close(first, longer, atol=1e-5, rtol=0)
 
 
-GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3, "mask": True}
+GHOST = {
+    "op": "ghost",
+    "kind": "dwconv",
+    "positions": ["o", "ffn2"],
+    "kernel": 3,
+    "mask": True,
+}
 
 
-@pytest.mark.parametrize("before", [[], [{"op": "cut", "heads": 3}, GHOST]], ids=["whole", "cut"])
+@pytest.mark.parametrize(
+    "before", [[], [{"op": "cut", "heads": 3}, GHOST]], ids=["whole", "cut"]
+)
 def test_a_saved_and_a_copied_model_are_the_same_function(
     family, before, tiny, sentences, logits, tokenizer, tmp_path
 ):
@@ -156,7 +185,9 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and surgery(again) == surgery(model)
+    assert torch.equal(logits(again, batch), expected) and surgery(again) == surgery(
+        model
+    )
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():
@@ -173,7 +204,9 @@ def test_bert_base_gains_fourteen_parameters():
         )
     counts = {n: p.numel() for n, p in mix.present(model).named_parameters()}
     assert counts == {"alpha": 13, "gamma": 1}
-    more = [size(each)["parameters"] - size(plain)["parameters"] for each in (model, affine)]
+    more = [
+        size(each)["parameters"] - size(plain)["parameters"] for each in (model, affine)
+    ]
     assert more == [14, 40]
 
 
@@ -197,7 +230,9 @@ def test_a_model_with_a_mix_is_refused(tiny):
 def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)
-    assert Mix("tokens", "zeros", 1e-2, 0.1).surgery == op("tokens", "zeros") | {"dropout": 0.1}
+    assert Mix("tokens", "zeros", 1e-2, 0.1).surgery == op("tokens", "zeros") | {
+        "dropout": 0.1
+    }
 
 
 @every_norm
@@ -207,7 +242,9 @@ def test_gradients_in_float64(norm):
 
     def f(h, *parameters):
         values = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(module, values, (list(h), torch.tensor([[1, 1]])))
+        return torch.func.functional_call(
+            module, values, (list(h), torch.tensor([[1, 1]]))
+        )
 
     assert torch.autograd.gradcheck(f, (h, *module.parameters()))
 
@@ -217,5 +254,7 @@ def test_every_parameter_learns_and_nothing_is_held_back(tiny, sentences):
     operate(model, op("layers_affine"), seed=2)
     model(**sentences()).logits.sum().backward()
     module = mix.present(model)
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters()
+    )
     assert module.seen == []

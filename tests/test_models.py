@@ -1,4 +1,5 @@
-"""Checkpoints: converted from a pickle once, safely, and found as safetensors ever after."""
+"""Checkpoints: converted from a pickle once, safely, and found as safetensors ever
+after."""
 
 import json
 import os
@@ -32,7 +33,9 @@ def pickled(folder, tiny, tokenizer, weights=None):
     folder.mkdir(parents=True)
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    torch.save(model.state_dict() if weights is None else weights, folder / models.PICKLE)
+    torch.save(
+        model.state_dict() if weights is None else weights, folder / models.PICKLE
+    )
     return model
 
 
@@ -44,14 +47,20 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     assert capsys.readouterr().out.strip().endswith("models/mine")
     assert data.locate("mine") == root / "models" / "mine"
     found, words = backbone.load(data.locate("mine"))
-    assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(tokenizer)
-    assert all(torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items())
+    assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(
+        tokenizer
+    )
+    assert all(
+        torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items()
+    )
     assert (root / "data" / "models" / "mine" / models.PICKLE).exists()
     assert not (root / "models" / "mine" / models.PICKLE).exists()
     first = data.checkpoint_digest("mine")
     shutil.rmtree(root / "models" / "mine")
     models.fetch("mine")
-    assert data.checkpoint_digest("mine") == first, "the same pickle gives the same bytes"
+    assert data.checkpoint_digest("mine") == first, (
+        "the same pickle gives the same bytes"
+    )
     models.copy("mine", first, root / "run")
     assert (root / "run" / "model.safetensors").exists()
     assert not (root / "run" / models.PICKLE).exists()
@@ -59,19 +68,24 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt"])
 def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, tokenizer):
-    """Runs are of the weights by their digest; the files beside them are held to the manifest."""
+    """Runs are of the weights by their digest; the files beside them are held to the
+    manifest."""
     pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     (place := root / "data" / "models" / "mine" / "vocab.txt").write_text("a\nb\n")
     path = models.fetch("mine") / file
     models.copy("mine", data.weights("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
-    with pytest.raises(ValueError, match=f"{file} has another digest .*: move .* away, and"):
+    with pytest.raises(
+        ValueError, match=f"{file} has another digest .*: move .* away, and"
+    ):
         models.copy("mine", data.weights("mine"), root / "damaged")
     assert not (root / "damaged").exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b/../x", "/etc", "$(touch x)", "<b>a</b>", "", "a b"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b/../x", "/etc", "$(touch x)", "<b>a</b>", "", "a b"]
+)
 def test_a_name_that_cannot_be_is_refused_and_leaves_no_folder(name, root, capsys):
     assert main(["fetch", name]) == 2
     told = capsys.readouterr().err
@@ -97,7 +111,9 @@ class Harm:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, tokenizer, capsys):
+def test_a_pickle_that_runs_code_is_refused_and_not_run(
+    zipped, root, tiny, tokenizer, capsys
+):
     folder, harm = root / "data" / "models" / "mine", Harm(root / "harm")
     pickled(folder, tiny, tokenizer, {"weight": harm})
     if not zipped:
@@ -108,13 +124,17 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, toke
     assert not (root / "harm").exists() and list((root / "models").iterdir()) == []
 
 
-@pytest.mark.parametrize("weights", [{"epoch": 3, "w": torch.zeros(1)}, [torch.zeros(1)], None])
+@pytest.mark.parametrize(
+    "weights", [{"epoch": 3, "w": torch.zeros(1)}, [torch.zeros(1)], None]
+)
 def test_other_and_damaged_contents_are_refused(weights, root, tiny, tokenizer):
     pickled(root / "data" / "models" / "mine", tiny, tokenizer, weights)
     if weights is None:
         path = root / "data" / "models" / "mine" / models.PICKLE
         path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="is no plain table of tensors .*: it may be damaged"):
+    with pytest.raises(
+        ValueError, match="is no plain table of tensors .*: it may be damaged"
+    ):
         models.fetch("mine")
 
 
@@ -126,7 +146,9 @@ def test_tied_weights_are_stored_apart(root, tmp_path):
     assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
 
 
-def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(root, tiny, tokenizer, monkeypatch):
+def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(
+    root, tiny, tokenizer, monkeypatch
+):
     import huggingface_hub
 
     pickled(root / "hub", tiny, tokenizer)
@@ -141,11 +163,15 @@ def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(root, tiny, tokenizer,
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     folder = models.fetch("someone/mine")
-    assert folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
+    assert (
+        folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
+    )
     assert not (folder / models.PICKLE).exists()
     assert asked == [("someone/mine", [*data.PATTERNS, models.PICKLE])]
     (root / "hub" / models.PICKLE).unlink()
-    with pytest.raises(ValueError, match="is no plain table of tensors .FileNotFoundError"):
+    with pytest.raises(
+        ValueError, match="is no plain table of tensors .FileNotFoundError"
+    ):
         models.fetch("someone/other")
 
 

@@ -1,6 +1,6 @@
-"""MPNet, held to transformers' own model: whole, saved, cut, with ghosts, mix, masks and gates, in
-training; its tokenizer, its checkpoint by digest, and a student with its vocabulary.
-"""
+"""MPNet, held to transformers' own model: whole, saved, cut, with ghosts, mix, masks
+and gates, in training; its tokenizer, its checkpoint by digest, and a student with its
+vocabulary."""
 
 import json
 
@@ -32,7 +32,10 @@ FOLDER = REAL / "models" / "all-mpnet-base-v2"
 
 def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
-    model, theirs = tiny("mpnet").double(), classes("mpnet")[1](configuration("mpnet", A, 2))
+    model, theirs = (
+        tiny("mpnet").double(),
+        classes("mpnet")[1](configuration("mpnet", A, 2)),
+    )
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
         tensors = backbone.rename_tensors(model)
@@ -53,9 +56,15 @@ def columns(heads):
 
 @torch.no_grad()
 def silenced(theirs, heads, neurons):
-    """transformers' model with the output columns of the other heads and neurons at zero."""
-    for layer, some, few in zip(theirs.mpnet.encoder.layer, heads, neurons, strict=True):
-        for linear, kept in ((layer.attention.attn.o, columns(some)), (layer.output.dense, few)):
+    """transformers' model with the output columns of the other heads and neurons at
+    zero."""
+    for layer, some, few in zip(
+        theirs.mpnet.encoder.layer, heads, neurons, strict=True
+    ):
+        for linear, kept in (
+            (layer.attention.attn.o, columns(some)),
+            (layer.output.dense, few),
+        ):
             gone = [i for i in range(linear.in_features) if i not in kept]
             linear.weight[:, gone] = 0
     return theirs
@@ -68,7 +77,9 @@ def test_a_whole_model_is_that_of_transformers(tokens, tiny, sentences, logits):
     batch = sentences("mpnet", (tokens, 2, 3))
     close(logits(model, batch), logits(theirs, batch))
     with torch.no_grad():
-        mine, other = (each(**batch, output_attentions=True) for each in (model, theirs))
+        mine, other = (
+            each(**batch, output_attentions=True) for each in (model, theirs)
+        )
     for one, two in zip(mine.attentions, other.attentions, strict=True):
         close(one, two)
 
@@ -113,7 +124,9 @@ def test_arranging_twice_changes_nothing(tiny):
 
 
 # ---- files ----
-def test_a_plain_folder_is_one_of_transformers(tiny, sentences, logits, tokenizer, tmp_path):
+def test_a_plain_folder_is_one_of_transformers(
+    tiny, sentences, logits, tokenizer, tmp_path
+):
     model, theirs = pair(tiny)
     model, batch = model.float(), sentences("mpnet")
     backbone.save(model, tokenizer, tmp_path / "ours")
@@ -123,7 +136,9 @@ def test_a_plain_folder_is_one_of_transformers(tiny, sentences, logits, tokenize
         with safe_open(tmp_path / name / "model.safetensors", "pt") as file:
             keys.append(sorted(file.keys()))
     assert keys[0] == keys[1]
-    opened = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours")
+    opened = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "ours"
+    )
     close(logits(opened.eval(), batch), logits(model, batch), 1e-6)
     again, _ = backbone.load(tmp_path / "ours")
     assert torch.equal(logits(again, batch), logits(model, batch))
@@ -131,7 +146,10 @@ def test_a_plain_folder_is_one_of_transformers(tiny, sentences, logits, tokenize
 
 def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_path):
     model, theirs = pair(tiny)
-    batch, ranks = sentences("mpnet"), torch.rand(2, A, generator=torch.Generator().manual_seed(1))
+    batch, ranks = (
+        sentences("mpnet"),
+        torch.rand(2, A, generator=torch.Generator().manual_seed(1)),
+    )
     kept = operate(model, {"op": "cut", "heads": 3}, head_scores=ranks)
     backbone.save(model.float(), tokenizer, tmp_path)
     again, _ = backbone.load(tmp_path)
@@ -150,7 +168,9 @@ def test_an_encoder_whose_configuration_names_a_head_opens_alone(tokenizer, tmp_
     model, _ = backbone.load(tmp_path)
     assert type(model) is transformers.MPNetModel
     again = model.state_dict()
-    assert all(torch.equal(value, again[name]) for name, value in alone.state_dict().items())
+    assert all(
+        torch.equal(value, again[name]) for name, value in alone.state_dict().items()
+    )
 
 
 # ---- operations ----
@@ -158,7 +178,9 @@ def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logi
     model, theirs = pair(tiny)
     batch, generator = sentences("mpnet"), torch.Generator().manual_seed(2)
     ranks = torch.rand(2, A, generator=generator), torch.rand(2, F, generator=generator)
-    kept = operate(model, {"op": "cut", "heads": 4}, head_scores=ranks[0], neuron_scores=ranks[1])
+    kept = operate(
+        model, {"op": "cut", "heads": 4}, head_scores=ranks[0], neuron_scores=ranks[1]
+    )
     assert kept["heads"][0] != kept["heads"][1]
     close(logits(model, batch), logits(silenced(theirs, **kept), batch))
     found = [layer.attention.self.columns.tolist() for layer in layers(model)]
@@ -169,10 +191,14 @@ def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
     model, theirs = pair(tiny)
     for each in (model, theirs):
         operate(each, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
-    assert torch.equal(logits(model, sentences("mpnet")), logits(theirs, sentences("mpnet")))
+    assert torch.equal(
+        logits(model, sentences("mpnet")), logits(theirs, sentences("mpnet"))
+    )
 
 
-def test_parts_that_are_kept_after_a_cut_have_their_columns_too(tiny, sentences, logits):
+def test_parts_that_are_kept_after_a_cut_have_their_columns_too(
+    tiny, sentences, logits
+):
     model, theirs = pair(tiny)
     ranks = torch.rand(2, A, generator=torch.Generator().manual_seed(3))
     kept = operate(model, {"op": "cut", "heads": 6}, head_scores=ranks)
@@ -187,8 +213,9 @@ def test_parts_that_are_kept_after_a_cut_have_their_columns_too(tiny, sentences,
 def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
     position, whole, tiny, sentences, logits
 ):
-    """A kernel of one tap that takes the first kept head makes its map, or its context, again. So
-    transformers' model gives the same with that head's weights and column of the bias."""
+    """A kernel of one tap that takes the first kept head makes its map, or its context,
+    again. So transformers' model gives the same with that head's weights and column of
+    the bias."""
     model, theirs = pair(tiny)
     operate(model, {"op": "cut", "heads": 3, "whole": whole})
     told = {"kind": "conv2d", "positions": [position], "kernel": 1}
@@ -206,7 +233,9 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
         table = theirs.mpnet.encoder.relative_attention_bias.weight
         table[:, 3:] = table[:, :1].clone()
     batch = sentences("mpnet")
-    expected = logits(silenced(theirs, [list(range(A))] * 2, [list(range(3 * F // A))] * 2), batch)
+    expected = logits(
+        silenced(theirs, [list(range(A))] * 2, [list(range(3 * F // A))] * 2), batch
+    )
     close(logits(model, batch), expected)
 
 
@@ -214,7 +243,10 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
 def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
     model, theirs = pair(tiny)
     operate(model, {"op": "gates", "regions": ["heads", "ffn"]})
-    factor, batch = torch.tensor(alpha, dtype=torch.float64).sigmoid(), sentences("mpnet")
+    factor, batch = (
+        torch.tensor(alpha, dtype=torch.float64).sigmoid(),
+        sentences("mpnet"),
+    )
     with torch.no_grad():
         for each in gates.alphas(model.double()).values():
             each.fill_(alpha)
@@ -229,7 +261,10 @@ def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
 def test_a_mix_is_one_of_transformers_own_states(tiny, sentences, logits):
     model, theirs = pair(tiny)
     operate(model, {"op": "mix", "norm": "none", "init": "zeros"})
-    weights, batch = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64), sentences("mpnet")
+    weights, batch = (
+        torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64),
+        sentences("mpnet"),
+    )
     with torch.no_grad():
         mix.present(model.double()).alpha.copy_(weights.log())
         states = theirs.mpnet(**batch, output_hidden_states=True).hidden_states
@@ -260,7 +295,9 @@ def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
     with torch.no_grad(), scores.watch(model) as seen:
         model(**batch)
         own, x = theirs.mpnet.encoder.layer[1].attention.attn, inputs[0]
-        q, k = (part(x).unflatten(-1, (A, D)).transpose(1, 2) for part in (own.q, own.k))
+        q, k = (
+            part(x).unflatten(-1, (A, D)).transpose(1, 2) for part in (own.q, own.k)
+        )
         expected = q @ k.transpose(2, 3) / 2 + position_bias(theirs, x)
     close(seen[1], expected[:, HEADS[1]])
 
@@ -296,7 +333,11 @@ def test_operations_are_those_that_pytorch_counts():
 def test_two_texts_have_two_ends_between_them_and_no_kinds():
     tokenizer = word_level()
     first, second = (name for name in tokenizer.convert_ids_to_tokens([40, 41]))
-    rows = encode(tokenizer, Split([first, f"{second} {first}"], [second, second], [0, 1], None), 9)
+    rows = encode(
+        tokenizer,
+        Split([first, f"{second} {first}"], [second, second], [0, 1], None),
+        9,
+    )
     assert [row.tolist() for row in rows.columns["input_ids"]] == [
         [0, 40, 2, 2, 41, 2],
         [0, 41, 40, 2, 2, 41, 2],
@@ -326,7 +367,9 @@ def at(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_of_another_digest_is_refused(at, tiny, tokenizer):
-    backbone.save(base(tiny("mpnet")), tokenizer, at / "data" / "models" / "all-mpnet-base-v2")
+    backbone.save(
+        base(tiny("mpnet")), tokenizer, at / "data" / "models" / "all-mpnet-base-v2"
+    )
     with pytest.raises(ValueError, match="v2 have sha256 .*expected 78c0197b6159d926"):
         models.fetch("all-mpnet-base-v2")
     assert not (at / "models" / "all-mpnet-base-v2").exists()
@@ -350,16 +393,24 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
     assert asked == [f"sentence-transformers/{short}"]
 
 
-@pytest.mark.skipif(not FOLDER.exists(), reason="all-mpnet-base-v2 is not under DATA_ROOT/models")
+@pytest.mark.skipif(
+    not FOLDER.exists(), reason="all-mpnet-base-v2 is not under DATA_ROOT/models"
+)
 def test_the_published_checkpoint_is_that_of_transformers():
     wanted = data.official_digests()["models/all-mpnet-base-v2"]
     assert disk.digest(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
     assert cost.configured(backbone.described(FOLDER)) == shape
     model, tokenizer = backbone.headed(FOLDER, "SequenceClassification", 2, 0.0, 0)
-    assert sum(p.numel() for p in model.parameters()) == cost.parameters(shape) == 109_488_002
+    assert (
+        sum(p.numel() for p in model.parameters())
+        == cost.parameters(shape)
+        == 109_488_002
+    )
     theirs = transformers.MPNetModel.from_pretrained(FOLDER, dtype=torch.float64).eval()
-    batch = tokenizer(["one word", "and five more of them"], padding=True, return_tensors="pt")
+    batch = tokenizer(
+        ["one word", "and five more of them"], padding=True, return_tensors="pt"
+    )
     assert batch.keys() == {"input_ids", "attention_mask"}
     with torch.no_grad():
         expected = theirs(**batch).last_hidden_state

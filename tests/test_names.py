@@ -1,4 +1,5 @@
-"""Names say what a thing is: no past participle, adverb or pronoun, in lib and in notebooks."""
+"""Names say what a thing is: no past participle, adverb or pronoun, in lib and in
+notebooks."""
 
 import ast
 import json
@@ -8,7 +9,8 @@ import pytest
 from lib.core import paths
 
 BANNED = {*"told found there own each meant named kept wanted whole mine at of".split()}
-# Arguments of Specs and of operations in JSON keep their names, or recorded runs would be lost.
+# Arguments of Specs and of operations in JSON keep their names, or recorded runs would
+# be lost.
 EXEMPT = {("lib/steps/training.py", "kept"), ("lib/model/cut.py", "whole")}
 # The rows of a reader are the source "own" in Specs; their module has its name.
 EXEMPT |= {("lib/__init__.py", "own"), ("lib/papers/grids.py", "own")}
@@ -47,10 +49,16 @@ def test_names_of_the_package_are_nouns_and_verbs():
     assert not wrong
 
 
-@pytest.mark.parametrize("path", sorted(paths.NOTEBOOKS.glob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(paths.NOTEBOOKS.glob("*.ipynb")), ids=lambda p: p.stem
+)
 def test_names_of_a_notebook_are_nouns_and_verbs(path):
-    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
-    wrong = [name for c in cells for name in names("".join(c["source"])) if name in BANNED]
+    cells = [
+        c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"
+    ]
+    wrong = [
+        name for c in cells for name in names("".join(c["source"])) if name in BANNED
+    ]
     assert not wrong
 
 

@@ -1,4 +1,5 @@
-"""NAS pruning: the report's settings, grids at every profile, tables and claims on made-up runs."""
+"""NAS pruning: the report's settings, grids at every profile, tables and claims on
+made-up runs."""
 
 import ast
 import json
@@ -36,10 +37,13 @@ def cells(name):
 
 
 def defined(name, **more):
-    """What the cells of a page import and define: functions, and constants in capitals."""
+    """What the cells of a page import and define: functions, and constants in
+    capitals."""
     names = dict(more)
     for node in ast.parse("\n".join(cells(name))).body:
-        constant = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
+        constant = (
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
+        )
         if constant or isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef):
             exec(compile(ast.Module([node], []), name, "exec"), names)
     return names
@@ -59,7 +63,9 @@ def ran(name, mark, **more):
 def test_printed_sparsities_of_magnitude_pruning_are_rounds():
     table = published.table("nas", "table10a_vs_imp_dev").set_index("Row")
     row = table.loc["Ratio % (IMP [37])"].dropna()
-    shares = {task.split("-m")[0].split(" ")[0]: share / 100 for task, share in row.items()}
+    shares = {
+        task.split("-m")[0].split(" ")[0]: share / 100 for task, share in row.items()
+    }
     assert shares == nas.WINNING
     for at, rounds in nas.ROUNDS.items():
         assert {0.3, *(nas.WINNING[task] for task in nas.TEST[at])} <= set(rounds)
@@ -78,7 +84,9 @@ def test_digests_of_digits():
 def test_grids_of_toy():
     specs = every_spec(NOTEBOOKS, "toy")
     steps = pd.Series([spec.step for spec in specs]).value_counts()
-    assert steps["nas_search"] <= 30 and steps["retrain"] <= 75, "the toy report takes too long"
+    assert steps["nas_search"] <= 30 and steps["retrain"] <= 75, (
+        "the toy report takes too long"
+    )
     shared = grids.teacher("toy", "CoLA")  # by all papers
     assert shared == nas.whole_model("toy", "CoLA") and shared.with_seed(0) in specs
 
@@ -97,14 +105,18 @@ def test_grids_of_the_paper(anywhere):
     specs = every_spec(NOTEBOOKS, "paper")
     names = {spec.args["name"] for spec in specs if spec.step == "checkpoint"}
     assert names == set(nas.CHECKPOINTS.values())
-    by_bert = {nas.whole_model("paper", task, "BERT-base").id for task in nas.TEST["paper"]}
+    by_bert = {
+        nas.whole_model("paper", task, "BERT-base").id for task in nas.TEST["paper"]
+    }
     augmented = set()
     for spec in specs:
         args = spec.args
         train = args.get("train")
         if train and spec.step != "pretrain":
             assert train["pad_to"] == train["max_length"] == 128
-            assert not train.get("weight_decay") or train["spare_norms"]  # as TinyBERT's code
+            assert (
+                not train.get("weight_decay") or train["spare_norms"]
+            )  # as TinyBERT's code
         if spec.step == "nas_search":
             assert train.get("select", "last") == "last"
             landing = "steps" if "memory" in args["gates"] else "end"
@@ -131,7 +143,9 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
     assert one.inputs["search"].args["gates"] == two.inputs["search"].args["gates"]
 
 
-@pytest.mark.parametrize("model, size", [("TinyBERT-4L", "4L_312D"), ("TinyBERT-6L", "6L_768D")])
+@pytest.mark.parametrize(
+    "model, size", [("TinyBERT-4L", "4L_312D"), ("TinyBERT-6L", "6L_768D")]
+)
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
     last = nas.whole_model("paper", "STS-B", model)
@@ -172,12 +186,17 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
         row["model"]: row["spec"]
         for row in grid("s73_objectives", profile="paper", tasks=["CoLA"], seeds=[0])
     }
-    a, b = (replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation"))
+    a, b = (
+        replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation")
+    )
     assert b == nas.pruned("paper", "CoLA")
     assert a.inputs["teacher"] == nas.whole_model("paper", "CoLA", "BERT-base")
     assert b.inputs["teacher"] == nas.whole_model("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
-    assert a.inputs["start"] == nas.general("paper") and b.inputs["start"] == b.inputs["teacher"]
+    assert (
+        a.inputs["start"] == nas.general("paper")
+        and b.inputs["start"] == b.inputs["teacher"]
+    )
     a, b = a.inputs["search"].args, b.inputs["search"].args
     assert a["train"]["epochs"] == 2 * b["train"]["epochs"]
     assert a["objective"]["kind"] == "two_stage"
@@ -185,34 +204,52 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
 
 def test_searched_weights_are_the_only_difference_of_7_8():
     whole, kept = (
-        nas.pruned("toy", "CoLA", keep_weights=kept).inputs["start"] for kept in (False, True)
+        nas.pruned("toy", "CoLA", keep_weights=kept).inputs["start"]
+        for kept in (False, True)
     )
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
     assert whole.inputs["start"] == nas.whole_model("toy", "CoLA")
 
 
 def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
-    """Sections 7.6 and 6.1.1; 5.5.1 says fewer epochs for the larger tasks, and no number."""
+    """Sections 7.6 and 6.1.1; 5.5.1 says fewer epochs for the larger tasks, and no
+    number."""
     printed = published.table("nas", "hyperparameters").set_index("Setting")["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (nas.searched("paper", task, enlarged=it) for it in (False, True))
         assert plain.args["train"]["epochs"] == epochs
-        assert more.args["train"]["epochs"] == int(printed["search: epochs on augmented rows"]) == 1
+        assert (
+            more.args["train"]["epochs"]
+            == int(printed["search: epochs on augmented rows"])
+            == 1
+        )
     teacher = nas.whole_model("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
     student = nas.distilled("paper", "SST-2")
-    assert student.inputs["teacher"] == student.inputs["start"].inputs["teacher"] == teacher
+    assert (
+        student.inputs["teacher"]
+        == student.inputs["start"].inputs["teacher"]
+        == teacher
+    )
     assert student.args["train"]["epochs"] == 3
-    assert nas.whole_model("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
+    assert (
+        nas.whole_model("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
+    )
     assert nas.whole_model("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
 
 
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        (lambda: nas.general("toy", "TinyBERT-5L"), "'TinyBERT-5L'; did you mean 'TinyBERT-6L'"),
-        (lambda: nas.general("mini", "BERT-Mini"), "no stand-in at profile 'mini': take 'toy' or"),
+        (
+            lambda: nas.general("toy", "TinyBERT-5L"),
+            "'TinyBERT-5L'; did you mean 'TinyBERT-6L'",
+        ),
+        (
+            lambda: nas.general("mini", "BERT-Mini"),
+            "no stand-in at profile 'mini': take 'toy' or",
+        ),
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
         (lambda: nas.tasks("tyo"), "did you mean 'toy'"),
         (lambda: nas.magnitude("toy", "CoLA", 0.35), "unknown kept share"),
@@ -237,7 +274,8 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
 
 @pytest.mark.parametrize("at", ["toy", "mini", "paper"])
 def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
-    """Inputs keep their weights; those of the first stage are inputs of the second anyway."""
+    """Inputs keep their weights; those of the first stage are inputs of the second
+    anyway."""
     (row,) = [row for row in grid("t04_size_sweep", profile=at) if row["kind"] == "cut"]
     task, inputs = nas.TASKS[at][0], dict(row["spec"].inputs)
     assert inputs.pop("model:Whole") == nas.whole_model(at, task)
@@ -256,27 +294,42 @@ def test_tables_of_times():
         told |= {"cpu_speedup": speed, "parameters": 2e6}
         times |= {f"{name}.{what}": value for what, value in told.items()}
     cell = {"task": "SST-2", "model": "10 % NAS", "run": None}
-    found = pd.DataFrame([cell | {"seed": seed, "ratio": 0.1 + seed} for seed in (0, 1)])
-    clock = pd.DataFrame([times | {"kind": "cut", "task": "SST-2", "seed": 0, "run": holding({})}])
+    found = pd.DataFrame(
+        [cell | {"seed": seed, "ratio": 0.1 + seed} for seed in (0, 1)]
+    )
+    clock = pd.DataFrame(
+        [times | {"kind": "cut", "task": "SST-2", "seed": 0, "run": holding({})}]
+    )
     every, told = Runs(clock, clock[:0], "mini"), {}
     for frame in (found, found.drop(columns="ratio")):
         searches = Runs(frame, frame[:0], "mini")
-        lines = ran("t04_size_sweep", "def timed", every=every, searches=searches)["parts"]
+        lines = ran("t04_size_sweep", "def timed", every=every, searches=searches)[
+            "parts"
+        ]
         told |= {name: line for (_, name), line in lines.items() if name not in told}
         if frame is not found:
             assert [name for _, name in lines] == ["Whole"]
     line = ["10.0", "10.0 (8.8 to 11.2)", "8.00", "10.00", "80 %", "2.00"]
-    assert [*told["10 % NAS"].values()] == line and told["Whole"]["share of that"] == "100 %"
+    assert [*told["10 % NAS"].values()] == line and told["Whole"][
+        "share of that"
+    ] == "100 %"
 
 
 # ---- printed numbers
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
-    sizes = {n: round(gated.masked(*of[:2]) / 1e9, 3) for n, of in gated.REPORTED.items()}
+    sizes = {
+        n: round(gated.masked(*of[:2]) / 1e9, 3) for n, of in gated.REPORTED.items()
+    }
     assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
-    assert round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"]) == 61
+    assert (
+        round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"])
+        == 61
+    )
     notes = []
-    page = SimpleNamespace(note=lambda lines, **_: notes.append(lines), finish=lambda *_: None)
+    page = SimpleNamespace(
+        note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
+    )
     table = published.printed("nas", "table12_flops_weight")
     weights = table.pivot(index="Task", columns="Statistic")
     ran("t12_flops_weight", "page.finish", page=page, table=weights)
@@ -284,7 +337,15 @@ def test_printed_sizes_and_deviations():
 
 
 def test_remarks_are_sentences():
-    for table in ("table06", "table07", "table08a", "table08b", "table09", "table10a", "table10b"):
+    for table in (
+        "table06",
+        "table07",
+        "table08a",
+        "table08b",
+        "table09",
+        "table10a",
+        "table10b",
+    ):
         for line in published.corrections("nas", table):
             assert not {"nan", "undefined"} & set(line.replace(",", " ").split())
             assert "read as as" not in line
@@ -298,7 +359,9 @@ def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
     for scores in (70 + 8 * np.log10(ratios), 60 + 8 * ratios):
         sizes = {"ratio": ratios, "target": ratios, "score": scores}
         data = pd.DataFrame({"source": "x", "task": "y"} | sizes)
-        page = SimpleNamespace(table=lambda table, *_, **__: lines.append(table["x", "y"]))
+        page = SimpleNamespace(
+            table=lambda table, *_, **__: lines.append(table["x", "y"])
+        )
         ran("t04_size_sweep", "def fit", data=data, page=page)
     log, plain = lines
     assert (log["slope, log"], log["R², log"]) == ("8.00", "1.00")
@@ -309,7 +372,9 @@ def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
 
 def test_tables_of_searches():
     told = {"model": "a", "task": "CoLA", "ratio": 0.301, "trimmed": 2, "target": 0.3}
-    found = pd.DataFrame([told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)])
+    found = pd.DataFrame(
+        [told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)]
+    )
     assert nas_tables.landed(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
@@ -336,7 +401,10 @@ def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
     ended = {"ratio": 0.101, "target": 0.1}
     found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": 0} | ended])
     runs = Runs(frame, frame[:0], "mini")
-    for searches, sizes in ((found, [1.0, 0.101]), (found.drop(columns="ratio"), [1.0])):
+    for searches, sizes in (
+        (found, [1.0, 0.101]),
+        (found.drop(columns="ratio"), [1.0]),
+    ):
         own = Runs(searches, searches[:0], "mini")
         data = ran("t04_size_sweep", "ended = ", runs=runs, searches=own)["data"]
         lines = data[data["source"] != "published"]
@@ -346,22 +414,36 @@ def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
 
 def test_the_course_of_a_search_counts_its_switches():
     curve = np.array([[1.0, 1.0, 0, 0], [0.6, 0.7, 3, 0], [0.3, 0.3, 2, 1]])
-    rows = [{"model": "a", "seed": 0, "run": run} for run in (holding({"curve": curve}), None)]
+    rows = [
+        {"model": "a", "seed": 0, "run": run}
+        for run in (holding({"curve": curve}), None)
+    ]
     lines = nas_tables.curves(pd.DataFrame(rows))
-    assert lines["step"].tolist() == [0.0, 0.5, 1.0] and lines["actual"].tolist() == [1.0, 0.7, 0.3]
+    assert lines["step"].tolist() == [0.0, 0.5, 1.0] and lines["actual"].tolist() == [
+        1.0,
+        0.7,
+        0.3,
+    ]
     assert lines["off"].tolist() == [0, 3, 5] and lines["on"].tolist() == [0, 0, 1]
     assert nas_tables.curves(pd.DataFrame(rows[1:])).empty
 
 
 def test_no_target_is_out_of_reach():
-    """The lowest ratio leaves more than one gate of each layer and kind, in all searched models."""
+    """The lowest ratio leaves more than one gate of each layer and kind, in all
+    searched models."""
     for shape, _, _ in gated.REPORTED.values():
         widths = {"heads": shape.heads, "ffn": shape.ffn}
-        number = {(layer, kind): n for layer in range(shape.layers) for kind, n in widths.items()}
+        number = {
+            (layer, kind): n
+            for layer in range(shape.layers)
+            for kind, n in widths.items()
+        }
         size = shape.hidden // shape.heads
         cost = search.encoder(shape.hidden, size, [widths] * shape.layers)
         if shape.heads == 12:
-            assert search.Control(nas.gates(0.1), number, cost).full == gated.masked(shape)
+            assert search.Control(nas.gates(0.1), number, cost).full == gated.masked(
+                shape
+            )
         with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.gates(), ratio=0.001), number, cost)
 
@@ -369,7 +451,9 @@ def test_no_target_is_out_of_reach():
 def test_the_settings_are_those_of_the_report(anywhere):
     told = dict(published.table("nas", "claims").set_index("claim")["value"])
     options = nas.gates()
-    assert 100 * options.share == float(told["share of alphas updated per training step"])
+    assert 100 * options.share == float(
+        told["share of alphas updated per training step"]
+    )
     assert options.weight == float(told["FLOPS weight chosen for all tasks"])
     assert options.schedule == told["schedule adopted"]
     sizes = {float(text) for text in told["target sizes of the search"].split("|")}
@@ -380,19 +464,35 @@ def test_the_settings_are_those_of_the_report(anywhere):
     assert set(nas.AUGMENTED) == set(augmented.split("; "))
     epochs = int(told["BERT-base to TinyBERT distillation: epochs of each step"])
     for settings in (nas.TEACHER, nas.SEARCH, nas.INTERMEDIATE, nas.PREDICTION):
-        assert settings["paper"].epochs == epochs == 10 and settings["paper"].batch == 32
-    assert nas.TEACHING["paper"] == (10, 3) and nas.STAGES["paper"] == ((10, 10), (20, 3))
-    assert (options.regions, options.update, options.tolerance) == (("heads", "ffn"), "jump", 0.01)
+        assert (
+            settings["paper"].epochs == epochs == 10 and settings["paper"].batch == 32
+        )
+    assert nas.TEACHING["paper"] == (10, 3) and nas.STAGES["paper"] == (
+        (10, 10),
+        (20, 3),
+    )
+    assert (options.regions, options.update, options.tolerance) == (
+        ("heads", "ffn"),
+        "jump",
+        0.01,
+    )
     for table in ("table08b_mnist_3layer", "table10b_mnist_11layer"):
         targets = published.table("nas", table)["Target Input Size Ratio"]
         assert tuple(targets) == nas.TARGETS
-    networks = [(len(network.widths), network.epochs) for network in nas.NETWORKS.values()]
+    networks = [
+        (len(network.widths), network.epochs) for network in nas.NETWORKS.values()
+    ]
     assert networks == [(3, 15), (11, 20)]
 
 
 def test_variance_ratio_has_the_interval_of_f(monkeypatch):
-    monkeypatch.setattr(measures, "scores", lambda part, _: pd.Series(part, dtype=float))
-    scores = np.random.default_rng(0).normal(size=(1000, 2, 5)) * np.array([1.0, 2.0])[:, None]
+    monkeypatch.setattr(
+        measures, "scores", lambda part, _: pd.Series(part, dtype=float)
+    )
+    scores = (
+        np.random.default_rng(0).normal(size=(1000, 2, 5))
+        * np.array([1.0, 2.0])[:, None]
+    )
     found = [measures.variance_ratio(pair, {}) for pair in scores]
     assert 0.93 < np.mean([e.low <= 0.25 <= e.high for e in found]) < 0.97
     assert measures.variance_ratio([[1.0, 2.0], [3.0]], {}) is None

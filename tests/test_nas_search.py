@@ -1,4 +1,5 @@
-"""Search, random architectures and retraining end to end, on tiny models of three families."""
+"""Search, random architectures and retraining end to end, on tiny models of three
+families."""
 
 import json
 from dataclasses import replace
@@ -29,14 +30,19 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 
 def shape(model):
     told = model.config.to_dict()
-    return configured(told | {"model_type": told["model_type"].removeprefix("operated-")})
+    return configured(
+        told | {"model_type": told["model_type"].removeprefix("operated-")}
+    )
 
 
 NUMERICS = Numerics("float32", 1)
 DATA = data.describe("toy", "BigramShift", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 GATES = nas.gates(0.3, share=0.2, memory=0.5)
-PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
+PREDICTION, BOTH = (
+    Objective("prediction"),
+    Objective("two_stage", attention=True, mask=True),
+)
 
 
 def encoder(family="bert", **sizes):
@@ -63,10 +69,18 @@ def retrain(inputs, objective, **more):
 def cut(found, objective=PREDICTION, **more):
     """The Spec of the network that a search found, retrained."""
     inputs = {"start": teacher(), "search": found, "teacher": teacher()}
-    return retrain(inputs, objective, architecture=Output("search", "architecture"), **more)
+    return retrain(
+        inputs, objective, architecture=Output("search", "architecture"), **more
+    )
 
 
-TIMED = {"reference": "Whole", "batch": 1, "length": 8, "runs": 50, "numerics": NUMERICS}
+TIMED = {
+    "reference": "Whole",
+    "batch": 1,
+    "length": 8,
+    "runs": 50,
+    "numerics": NUMERICS,
+}
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
@@ -74,7 +88,10 @@ def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
     found, whole = run.metrics, gated.masked(shape(backbone.load(run.model)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
-    assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
+    assert (
+        found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
+        and found["target"] == ratio
+    )
     widths = gated.counts(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
@@ -89,38 +106,58 @@ def test_what_a_search_leaves_behind(store):
     assert arrays["curve"].shape == (12, 4) and found["steps"] == 12
     assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
     assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
-    assert arrays["curve"][:, 2:].sum(0).tolist() == [found["switched_off"], found["switched_on"]]
+    assert arrays["curve"][:, 2:].sum(0).tolist() == [
+        found["switched_off"],
+        found["switched_on"],
+    ]
     for name, kind in (("heads", "heads"), ("neurons", "ffn")):
         for layer in (0, 1):
             alphas = arrays[f"{layer}.{kind}"]
-            assert np.flatnonzero(alphas > 4.6).tolist() == found["architecture"][name][layer]
+            assert (
+                np.flatnonzero(alphas > 4.6).tolist()
+                == found["architecture"][name][layer]
+            )
             assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model)
     assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}]
     assert not hasattr(model, "average")
     again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
     assert np.array_equal(again, run.arrays("predictions")["logits"])
-    assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.accuracy" in found
+    assert (
+        run.arrays("predictions_unseen").keys() == {"bits"}
+        and "unseen.accuracy" in found
+    )
     weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0]
-    assert any(not torch.equal(value, weights[name]) for name, value in before.named_parameters())
+    assert any(
+        not torch.equal(value, weights[name])
+        for name, value in before.named_parameters()
+    )
 
 
 @pytest.mark.parametrize(
-    "spec", [search(memory=0.9), search(objective=BOTH)], ids=["prediction", "two stages"]
+    "spec",
+    [search(memory=0.9), search(objective=BOTH)],
+    ids=["prediction", "two stages"],
 )
-def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, monkeypatch):
+def test_a_killed_search_is_resumed_with_the_same_bits(
+    spec, store, tmp_path, monkeypatch
+):
     expected = made(store, spec.with_seed(0))
     other = Store(runs=tmp_path, records=tmp_path / "none")
     calls = stop_at(monkeypatch, Control, "move", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_seconds=-1)
     run = made(other, spec.with_seed(0))
-    assert len(calls) == 8 + 5 and run.status["attempts"] == 2  # seven steps before, five after
+    assert (
+        len(calls) == 8 + 5 and run.status["attempts"] == 2
+    )  # seven steps before, five after
     same_run(run, expected)
 
 
 @pytest.mark.parametrize(
-    "objective", [Objective("cross_entropy"), Objective("intermediate"), BOTH], ids=lambda o: o.kind
+    "objective",
+    [Objective("cross_entropy"), Objective("intermediate"), BOTH],
+    ids=lambda o: o.kind,
 )
 def test_other_objectives(objective, store):
     run = made(store, search(objective=objective).with_seed(0))
@@ -129,7 +166,9 @@ def test_other_objectives(objective, store):
     told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(
         objective.kind
     )
-    assert parts == ([told] * 4 if told else [{"loss", "layers", "attention"}] * 2 + [{"loss"}] * 2)
+    assert parts == (
+        [told] * 4 if told else [{"loss", "layers", "attention"}] * 2 + [{"loss"}] * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +177,8 @@ def test_other_objectives(objective, store):
     ids=["as reported", "no control"],
 )
 def test_a_search_as_reported_is_trimmed_at_its_end_alone(changes, store):
-    """The curve ends off the target, where the movers left it; the trim then meets the target."""
+    """The curve ends off the target, where the movers left it; the trim then meets the
+    target."""
     run = made(store, search(landing="end", **changes).with_seed(0))
     found = run.metrics
     assert abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
@@ -165,7 +205,9 @@ def test_other_regions_are_searched_and_cut(regions, store):
 def test_cut_and_retrained_in_two_stages(store):
     spec = search()
     first = cut(spec, replace(BOTH, kind="intermediate"))
-    last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).with_seed(0))
+    last = made(
+        store, retrain({"start": first, "teacher": teacher()}, PREDICTION).with_seed(0)
+    )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model)
     assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
@@ -178,46 +220,65 @@ def test_cut_and_retrained_in_two_stages(store):
 
 
 def test_original_and_searched_weights(store):
-    """Section 7.8: retraining starts from the model that was searched in, or from the search."""
+    """Section 7.8: retraining starts from the model that was searched in, or from the
+    search."""
     spec, still = search(), replace(TRAIN, epochs=1, lr=1e-9)
     for start in (teacher(), spec):
         again = cut(spec, train=still)
-        run = made(store, replace(again, inputs=again.inputs | {"start": start}).with_seed(0))
+        run = made(
+            store, replace(again, inputs=again.inputs | {"start": start}).with_seed(0)
+        )
         model, _ = backbone.load(run.model)
         whole, _ = backbone.load(made(store, start.with_seed(0)).model)
         if gates.present(whole):
             gates.detach(whole)
-        operate(whole, {"op": "keep"} | made(store, spec.with_seed(0)).metrics["architecture"])
+        operate(
+            whole,
+            {"op": "keep"} | made(store, spec.with_seed(0)).metrics["architecture"],
+        )
         for name, value in whole.state_dict().items():
-            torch.testing.assert_close(model.state_dict()[name], value, atol=1e-6, rtol=0)
+            torch.testing.assert_close(
+                model.state_dict()[name], value, atol=1e-6, rtol=0
+            )
 
 
 def test_random_architectures_of_the_same_cost(store):
     drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
     runs = [made(store, drawn.with_seed(seed)) for seed in (0, 1, 2)]
-    assert all(abs(run.metrics["ratio"] / run.metrics["target"] - 1) <= 0.01 for run in runs)
+    assert all(
+        abs(run.metrics["ratio"] / run.metrics["target"] - 1) <= 0.01 for run in runs
+    )
     assert len({json.dumps(run.metrics["architecture"]) for run in runs}) == 3
     found = made(store, cut(drawn).with_seed(0)).metrics
     assert found["flops"] == pytest.approx(runs[0].metrics["flops"])
 
 
 def test_random_parts_in_the_numbers_of_a_search(store):
-    """Each layer keeps as many heads and neurons as the search, and the cost is the same."""
+    """Each layer keeps as many heads and neurons as the search, and the cost is the
+    same."""
     found = search().with_seed(0)
     alone = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
-    sized = Spec("random_architecture", {"gates": GATES}, {"start": teacher(), "search": search()})
-    nets = [made(store, spec).metrics for spec in (found, sized.with_seed(0), alone.with_seed(0))]
+    sized = Spec(
+        "random_architecture",
+        {"gates": GATES},
+        {"start": teacher(), "search": search()},
+    )
+    nets = [
+        made(store, spec).metrics
+        for spec in (found, sized.with_seed(0), alone.with_seed(0))
+    ]
     counts = [gated.counts(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
-    assert made(store, cut(sized).with_seed(0)).metrics["flops"] == pytest.approx(nets[0]["flops"])
+    assert made(store, cut(sized).with_seed(0)).metrics["flops"] == pytest.approx(
+        nets[0]["flops"]
+    )
 
 
 def test_from_a_larger_teacher(store):
-    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its
-    projection is not kept.
-    """
+    """Procedure A: a general student, a deeper and wider teacher, two stages of search;
+    its projection is not kept."""
     big = teacher(layers=4, hidden=96)
     run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
     model, _ = backbone.load(run.model)
@@ -232,7 +293,11 @@ def test_a_search_reads_augmented_rows(store):
     spec = search()
     spec = replace(spec, inputs=spec.inputs | {"augmented": more}).with_seed(0)
     found, rows = made(store, spec).metrics, made(store, more).metrics["rows_out"]
-    assert rows > 48 and found["steps"] == 4 * -(-rows // 16) and abs(found["miss"]) <= 0.01
+    assert (
+        rows > 48
+        and found["steps"] == 4 * -(-rows // 16)
+        and abs(found["miss"]) <= 0.01
+    )
 
 
 def test_cut_networks_are_timed_beside_the_whole_one(store):
@@ -244,14 +309,18 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
         model = base(backbone.load(made(store, spec).model)[0])
         assert found[f"{name[6:]}.parameters"] == size(model)["parameters"]
     assert found["30 %.parameters"] < found["Whole.parameters"]
-    assert found["30 %.cpu_ms"] == pytest.approx(1e3 * np.median(times[0]))  # sorted by name
+    assert found["30 %.cpu_ms"] == pytest.approx(
+        1e3 * np.median(times[0])
+    )  # sorted by name
 
 
 def test_the_reference_is_one_of_the_timed_models(store):
     with pytest.raises(ValueError, match="'Cut' is not in list"):
         made(
             store,
-            Spec("latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}).with_seed(0),
+            Spec(
+                "latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}
+            ).with_seed(0),
         )
 
 
@@ -270,9 +339,15 @@ def parts_of(options, student, other, batch):
 
 @pytest.mark.parametrize("mask", [True, False])
 def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
-    student, other, batch = tiny(family, seed=1).double(), tiny(family).double(), sentences(family)
+    student, other, batch = (
+        tiny(family, seed=1).double(),
+        tiny(family).double(),
+        sentences(family),
+    )
     operate(student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]})
-    found = parts_of(Objective("intermediate", attention=True, mask=mask), student, other, batch)
+    found = parts_of(
+        Objective("intermediate", attention=True, mask=mask), student, other, batch
+    )
     real = batch["attention_mask"].bool()
     with (
         torch.no_grad(),
@@ -284,19 +359,26 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
         student(**batch), other(**batch)
         layers = attention = 0.0
         for a, b in zip(
-            [mine["embedding"], *mine["ffn"]], [theirs["embedding"], *theirs["ffn"]], strict=True
+            [mine["embedding"], *mine["ffn"]],
+            [theirs["embedding"], *theirs["ffn"]],
+            strict=True,
         ):
             layers += (a - b)[real].square().mean() if mask else (a - b).square().mean()
         for a, b, kept in zip(s, t, [[3, 7], [0]], strict=True):
             square = (a - b[:, kept]).square()
             if mask:
-                rows = [square[i, :, :n, :n].flatten() for i, n in enumerate(real.sum(1).tolist())]
+                rows = [
+                    square[i, :, :n, :n].flatten()
+                    for i, n in enumerate(real.sum(1).tolist())
+                ]
                 attention += torch.cat(rows).mean()
             else:
                 attention += (square * real[:, None, None, :]).mean()
     assert found["layers"].item() == pytest.approx(layers.item(), rel=1e-5)
     assert found["attention"].item() == pytest.approx(attention.item(), rel=1e-5)
-    assert found["loss"].item() == pytest.approx(layers.item() + attention.item(), rel=1e-5)
+    assert found["loss"].item() == pytest.approx(
+        layers.item() + attention.item(), rel=1e-5
+    )
 
 
 def test_prediction_is_the_squared_error_of_logits(store):
@@ -314,12 +396,12 @@ def test_prediction_is_the_squared_error_of_logits(store):
 
 
 @pytest.mark.parametrize(
-    "kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)]
+    "kind, classes",
+    [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)],
 )
 def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
-    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and
-    classes (Table 3); scores and plain cross-entropy learn the labels.
-    """
+    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over
+    rows and classes (Table 3); scores and plain cross-entropy learn the labels."""
     student, batch = tiny("bert", seed=1, labels=classes), sentences()
     with torch.no_grad():
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
@@ -341,7 +423,12 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
 # ---- mistakes ----
 @pytest.mark.parametrize(
     "spec, message",
-    [(search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* at least that")],
+    [
+        (
+            search(regions=("ffn",), ratio=0.2),
+            "Gates.ratio is 0.2, .* leaves 0.3.* at least that",
+        )
+    ],
 )
 def test_what_cannot_be_searched_fails_at_once(spec, message, store):
     with pytest.raises(ValueError, match=message):

@@ -1,6 +1,5 @@
-"""Networks: sizes to the digit, their JSON, and the printed tables of EfficientBERT that they stand
-beside.
-"""
+"""Networks: sizes to the digit, their JSON, and the printed tables of EfficientBERT
+that they stand beside."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -26,21 +25,32 @@ COUNTS = table("parameter_counts").set_index("row")
 def test_counts_to_the_digit(row):
     line = COUNTS.loc[row]
     told = line[list(CONVENTIONS)].dropna()
-    computed = {convention: parameters(NETS[row], convention) for convention in told.index}
+    computed = {
+        convention: parameters(NETS[row], convention) for convention in told.index
+    }
     assert computed == told.astype(int).to_dict()
     printed = f"{line['printed #Params (M)']:.1f}"
-    equal = [convention for convention, n in computed.items() if f"{n / 1e6:.1f}" == printed]
-    assert "; ".join(equal) == ("" if pd.isna(line["printed equals"]) else line["printed equals"])
+    equal = [
+        convention for convention, n in computed.items() if f"{n / 1e6:.1f}" == printed
+    ]
+    assert "; ".join(equal) == (
+        "" if pd.isna(line["printed equals"]) else line["printed equals"]
+    )
 
 
 def test_every_count_has_a_network_and_the_printed_sizes_are_the_tables():
-    assert set(COUNTS.index) == set(NETS) - {THIN, "EfficientBERT++"}  # no row of its own
+    assert set(COUNTS.index) == set(NETS) - {
+        THIN,
+        "EfficientBERT++",
+    }  # no row of its own
     for name in ("table02_glue_test", "table04_squad_dev", "table05_search_stages"):
         for _, row in table(name).iterrows():
             model = row["Model"].split(" (")[0]
             if model != "MobileBERT_TINY":  # no shape is given
                 counted = PLUS_PLUS[0] if model == "EfficientBERT++" else model
-                assert COUNTS.loc[counted, "printed #Params (M)"] == row["#Params (M)"], model
+                assert (
+                    COUNTS.loc[counted, "printed #Params (M)"] == row["#Params (M)"]
+                ), model
 
 
 MILLIONS = {
@@ -64,22 +74,42 @@ def test_macs():
 
 def test_parts():
     inner = (540, 270, 180, 135)
-    assert [net.ffn_parameters(540, e) for e in inner] == [585360, 293490, 196200, 147555]
-    assert [net.attention_parameters(d) for d in (540, 360, 768)] == [1169640, 520560, 2363904]
+    assert [net.ffn_parameters(540, e) for e in inner] == [
+        585360,
+        293490,
+        196200,
+        147555,
+    ]
+    assert [net.attention_parameters(d) for d in (540, 360, 768)] == [
+        1169640,
+        520560,
+        2363904,
+    ]
     of = [NETS[name] for name in ("Base Model", "EfficientBERT_TINY", "BERT_BASE")]
-    assert [net.embedding_parameters(each) for each in of] == [4393356, 4231176, 23837184]
+    assert [net.embedding_parameters(each) for each in of] == [
+        4393356,
+        4231176,
+        23837184,
+    ]
     fit = [parameters(each, "with projection") - parameters(each) for each in of]
     assert fit == [415488, 277248, 590592]
 
 
 @pytest.mark.parametrize(
     "row, name",
-    [("BERT_BASE", "bert-base"), ("TinyBERT_4", "tinybert-4"), ("TinyBERT_6", "tinybert-6")],
+    [
+        ("BERT_BASE", "bert-base"),
+        ("TinyBERT_4", "tinybert-4"),
+        ("TinyBERT_6", "tinybert-6"),
+    ],
 )
 def test_plain_networks_agree_with_the_cost_module(row, name):
     shape, tokens, labels = cost.SHAPES[name], 77, 3
     head = shape.hidden * labels + labels
-    assert parameters(NETS[row], "with pooler") == cost.parameters(shape, labels=labels) - head
+    assert (
+        parameters(NETS[row], "with pooler")
+        == cost.parameters(shape, labels=labels) - head
+    )
     matrices = 2 * shape.hidden**2 + 2 * shape.hidden * labels
     flops = cost.flops(shape, tokens, labels=labels)
     assert 2 * tokens * macs(NETS[row], tokens) == flops - matrices
@@ -109,13 +139,21 @@ def test_the_published_networks():
 @pytest.mark.parametrize("name", NETS)
 def test_json_round_trip(name):
     body = NETS[name].to_json()
-    assert from_json(body) == NETS[name] and body["layers"][0][0] == NETS[name].layers[0].formula
+    assert (
+        from_json(body) == NETS[name]
+        and body["layers"][0][0] == NETS[name].layers[0].formula
+    )
     assert set(body) == {"hidden", "width", "heads", "embedding", "mismatch", "layers"}
 
 
 def test_spellings_of_a_formula_make_one_network():
-    assert Layer("W2(relu(mul(W1 x, x)))", 1, 2) == Layer(parse("W2 relu(W1 x * x)"), 1, 2)
-    assert Layer("W2 gelu(W1 x)", 1, 3).ratio == "1/3" and Layer("W2 gelu(W1 x)").ratio == "1"
+    assert Layer("W2(relu(mul(W1 x, x)))", 1, 2) == Layer(
+        parse("W2 relu(W1 x * x)"), 1, 2
+    )
+    assert (
+        Layer("W2 gelu(W1 x)", 1, 3).ratio == "1/3"
+        and Layer("W2 gelu(W1 x)").ratio == "1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +163,10 @@ def test_spellings_of_a_formula_make_one_network():
             {"width": 3, "layers": (Layer(net.BERT, 1, 4),)},
             "Net.inner width for q = 4 is 0; allowed",
         ),
-        ({"layers": (Layer("gelu(W1 x) + W2 tanh(x)", 1, 2),)}, "W2 takes 270 channels, its"),
+        (
+            {"layers": (Layer("gelu(W1 x) + W2 tanh(x)", 1, 2),)},
+            "W2 takes 270 channels, its",
+        ),
     ],
 )
 def test_impossible_networks(change, message):
@@ -137,7 +178,9 @@ def test_impossible_networks(change, message):
 def test_impossible_layers():
     with pytest.raises(FormulaError, match="did you mean 'gelu'"):
         Layer("W2 gleu(W1 x)")
-    with pytest.raises(ValueError, match="'deployable', 'with pooler', 'with projection'"):
+    with pytest.raises(
+        ValueError, match="'deployable', 'with pooler', 'with projection'"
+    ):
         parameters(bert(2, 24, 24), "all")
 
 
@@ -158,15 +201,26 @@ def wrong_averages(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["table02_glue_test", "table03_nas_dev", "table05_search_stages", "table07_base_models"]
+    "name",
+    [
+        "table02_glue_test",
+        "table03_nas_dev",
+        "table05_search_stages",
+        "table07_base_models",
+    ],
 )
 def test_printed_averages_recompute_except_those_listed(name):
     listed = table("corrections").query("table == @name[:7] and column == 'Avg'")
-    assert wrong_averages(name) == dict(zip(listed["row"], listed["printed"], strict=True))
+    assert wrong_averages(name) == dict(
+        zip(listed["row"], listed["printed"], strict=True)
+    )
 
 
 def test_rows_printed_twice_agree():
-    two, five = table("table02_glue_test").set_index("Model"), table("table05_search_stages")
+    two, five = (
+        table("table02_glue_test").set_index("Model"),
+        table("table05_search_stages"),
+    )
     last = five[five["Model"] == "EfficientBERT"].iloc[0]
     assert list(two.loc["EfficientBERT", list(TASKS)]) == list(last[list(TASKS)])
     six = table("table06_search_cost").set_index("Method")["Best Score"]
@@ -180,7 +234,10 @@ def test_margins_of_the_text_are_those_of_the_tables():
     claim = table("claims").set_index("claim")["value"]
     two = table("table02_glue_test").set_index("Model")
     base, own = two.loc["BERT_BASE (Teacher)"], two.loc["EfficientBERT"]
-    for column, text in (("#Params (M)", "size reduction"), ("Latency (ms)", "inference speed")):
+    for column, text in (
+        ("#Params (M)", "size reduction"),
+        ("Latency (ms)", "inference speed"),
+    ):
         times = f"{base[column] / own[column]:.1f}"
         assert times == claim[f"EfficientBERT {text} against BERT_BASE"]
     for here, there in (
@@ -192,7 +249,11 @@ def test_margins_of_the_text_are_those_of_the_tables():
         assert margin == claim[f"{here} GLUE test average over {there.split(' (')[0]}"]
     days = table("table06_search_cost").set_index("Method")["Search Cost (GPU days)"]
     saved = str(days["Single stage"] - days["Coarse-to-Fine NAS"])
-    assert saved == claim["coarse-to-fine NAS against single-stage search, GPU days saved"] == "26"
+    assert (
+        saved
+        == claim["coarse-to-fine NAS against single-stage search, GPU days saved"]
+        == "26"
+    )
 
 
 def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
@@ -202,4 +263,7 @@ def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
     assert min(sizes[:2]) > max(sizes[2:])
     inputs = [sum(node.op == "x" for node in walk(layer.tree)) for layer in own.layers]
     assert [number for number, count in enumerate(inputs, 1) if count > 1] == [4, 5]
-    assert sum(l.q == 2 for l in own.layers) == 4 and sum(l.stack < 2 for l in own.layers) == 2
+    assert (
+        sum(l.q == 2 for l in own.layers) == 4
+        and sum(l.stack < 2 for l in own.layers) == 2
+    )

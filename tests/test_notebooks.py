@@ -1,6 +1,5 @@
-"""Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything
-runs.
-"""
+"""Notebooks: stripped, of one skeleton, thin, and with parameters that are checked
+before anything runs."""
 
 import ast
 import html
@@ -33,7 +32,9 @@ def shown(monkeypatch, tmp_path):
     found = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(
-        artefact, "display", lambda told, **_: found.append(markdown2html(told["text/markdown"]))
+        artefact,
+        "display",
+        lambda told, **_: found.append(markdown2html(told["text/markdown"])),
     )
     return found
 
@@ -51,7 +52,10 @@ def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     assert notebook.committed() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.parameters(path).items()}
-        assert notebook.place(path, values | {"profile": "mini"}) == (paths.FIGURES / "mini", [])
+        assert notebook.place(path, values | {"profile": "mini"}) == (
+            paths.FIGURES / "mini",
+            [],
+        )
     values = {n: each.default for n, each in notebook.parameters(T03).items()}
     folder, lines = notebook.place(T03, values | {"widths": [3]})
     assert folder.name[:-7] == "toy-widths=3"
@@ -62,7 +66,13 @@ def test_outputs_and_empty_cells_are_no_edit():
     """JupyterLab saves both."""
     body = json.loads(T03.read_text())
     body["cells"][1] |= {"outputs": [{"output_type": "stream"}], "execution_count": 7}
-    empty = {"cell_type": "code", "id": "new", "metadata": {}, "source": "\n", "outputs": []}
+    empty = {
+        "cell_type": "code",
+        "id": "new",
+        "metadata": {},
+        "source": "\n",
+        "outputs": [],
+    }
     body["cells"].append(empty | {"execution_count": None})
     assert notebook.normalised(json.dumps(body)) == T03.read_text()
 
@@ -105,7 +115,9 @@ def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
     """`Runs` knows these; 92 compares models of a reader, which no claim names."""
     for path in NOTEBOOKS:
         text = path.read_text()
-        assert path.stem == "92_your_task" or "compare.difference(" not in text, path.stem
+        assert path.stem == "92_your_task" or "compare.difference(" not in text, (
+            path.stem
+        )
 
 
 def test_deviations_are_chosen_by_the_page():
@@ -123,10 +135,15 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
     recorded = verdict.Verdict("G1", profile="mini", kind="finding")
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
-        ([verdict.Verdict("sizes", word="equal", measured="1.0")], {"toy": ["generated"]}),
+        (
+            [verdict.Verdict("sizes", word="equal", measured="1.0")],
+            {"toy": ["generated"]},
+        ),
         ([], {"toy": ["generated"]}),
     ):
-        artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(judged, own, more)
+        artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(
+            judged, own, more
+        )
         assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
         judged_at = "at the profile mini, where comparisons are made (2)</summary>"
         assert (judged_at in shown[-1]) == ("mini" in told)
@@ -168,7 +185,9 @@ def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
     there = notebook.planned(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.planned(T03, {})["recorded"]] == [r["spec"] for r in there]
+    assert [r["spec"] for r in notebook.planned(T03, {})["recorded"]] == [
+        r["spec"] for r in there
+    ]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +198,16 @@ def test_recorded_specs_need_no_data(without_data):
             ValueError,
             "unknown parameter of ghostbert_t03_pruned_vs_ghost: 'sedes'; did you mean 'seeds'",
         ),
-        ({"profile": "tyo"}, ValueError, "unknown profile of .*: 'tyo'; did you mean 'toy'"),
-        ({"seeds": 3}, ValueError, "seeds .* is 3: it must be a list; papermill takes it as"),
+        (
+            {"profile": "tyo"},
+            ValueError,
+            "unknown profile of .*: 'tyo'; did you mean 'toy'",
+        ),
+        (
+            {"seeds": 3},
+            ValueError,
+            "seeds .* is 3: it must be a list; papermill takes it as",
+        ),
         (
             {"tasks": ["colla"]},
             ValueError,
@@ -196,7 +223,11 @@ def test_wrong_parameters_stop_before_anything_runs(values, error, message):
 
 
 def test_what_papermill_injected_is_checked():
-    history = ["", "profile: str = 'toy'", '# Parameters\nsedes = [1]\nprofile = "toy"\n']
+    history = [
+        "",
+        "profile: str = 'toy'",
+        '# Parameters\nsedes = [1]\nprofile = "toy"\n',
+    ]
     assert notebook.injected(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
         artefact.start(T03.stem, {"In": history, "profile": "toy", "sedes": [1]})
@@ -209,12 +240,17 @@ def test_what_papermill_injected_is_checked():
             ["run", "--profile", "mni"],
             "unknown profile: 'mni'; did you mean 'mini'? (allowed: toy, mini, base, paper)",
         ),
-        (["run", "gostbert_t03_pruned_vs_ghost"], "did you mean 'ghostbert_t03_pruned_vs_ghost'"),
+        (
+            ["run", "gostbert_t03_pruned_vs_ghost"],
+            "did you mean 'ghostbert_t03_pruned_vs_ghost'",
+        ),
         (["show", "finetune-nothing"], "'finetune-nothing' is part of 0 runs"),
         (["fetch", "all-MiniLM"], "'all-MiniLM-L6-v2'"),
     ],
 )
-def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatch, tmp_path):
+def test_commands_answer_mistakes_in_one_line(
+    words, message, capsys, monkeypatch, tmp_path
+):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     assert main(words) == 2
     told = capsys.readouterr().err.strip()
@@ -224,7 +260,9 @@ def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatc
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     data.splits.cache_clear()
-    with pytest.raises(FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"):
+    with pytest.raises(
+        FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
+    ):
         data.load(data.describe("glue", "SST-2", 100))
 
 
@@ -245,9 +283,8 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     report.publish("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
-    told = (
-        "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: agrees (weaker than printed) †."
-    )
+    told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
+    told += "agrees (weaker than printed) †."
     assert told in html.unescape(card)
     body = notebook.provenance(tmp_path / "toy", name)
     assert body["counts"] == (
@@ -258,15 +295,23 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
         "agrees (weaker than printed) †" in page
         and "Printed numbers computed again: 1 of 2" in page
     )
-    assert "2 of at least 3 seeds are there" in page and "explained on the page 90_claims" in page
+    assert (
+        "2 of at least 3 seeds are there" in page
+        and "explained on the page 90_claims" in page
+    )
     assert "the interval lies in the region" not in page
     lines = [line for _, line in verdict.WORDS.values()]
     plain = html.unescape(index)
     assert all(" ".join(text.split()) in plain for text in [*lines, *verdict.READING])
     (of_90,) = (path for path in NOTEBOOKS if path.stem == "90_claims")
-    assert "READING, WORDS" in of_90.read_text() and "in WORDS.items()" in of_90.read_text()
+    assert (
+        "READING, WORDS" in of_90.read_text()
+        and "in WORDS.items()" in of_90.read_text()
+    )
     rows = re.findall(
-        r"^\| ([^\w\s]) ([a-z ]+) \| .+ \|$", (paths.ROOT / "README.md").read_text(), re.M
+        r"^\| ([^\w\s]) ([a-z ]+) \| .+ \|$",
+        (paths.ROOT / "README.md").read_text(),
+        re.M,
     )
     marks = {word: mark for mark, word in rows}
     assert marks == {word: mark for word, (mark, _) in verdict.WORDS.items()}
@@ -276,7 +321,9 @@ def test_badges_differ_by_more_than_colour():
     shown = verdicts.ENVIRONMENT.get_template("verdicts.html.j2").module
     every = verdict.WORDS | verdict.CHECKS
     badges = {word: str(shown.badge(word)) for word in every}
-    texts = {word: re.sub("<[^>]*>", "", badge).strip() for word, badge in badges.items()}
+    texts = {
+        word: re.sub("<[^>]*>", "", badge).strip() for word, badge in badges.items()
+    }
     assert all(text.endswith(f" {word}") for word, text in texts.items())
     assert len({text[0] for text in texts.values()}) == len(every)
     slugs = {re.search('class="badge ([^"]+)"', badge)[1] for badge in badges.values()}
@@ -306,7 +353,9 @@ def test_environments_agree_with_the_pins_and_the_lock_has_them_all():
     assert all("==" in pin for pin in pins)
     environment = (paths.ROOT / "environment.yml").read_text()
     assert "==" not in environment
-    assert all(f"- {words}\n" in environment for words in ("-r requirements.txt", "-e ."))
+    assert all(
+        f"- {words}\n" in environment for words in ("-r requirements.txt", "-e .")
+    )
     lock = (paths.ROOT / "requirements-lock.txt").read_text().lower().splitlines()
     assert {*pins} <= {*lock} and len(lock) > 3 * len(pins)
 
@@ -321,12 +370,20 @@ def test_links_and_equations_reach_the_page():
         linked = re.findall(r"\]\((\w+)\.ipynb\)", text)
         page = equation.readable(text)
         assert set(linked) <= set(IDS), path.stem
-        assert not re.search(r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)), path.stem
+        assert not re.search(r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)), (
+            path.stem
+        )
 
 
 def test_an_equation_is_a_picture_with_its_words_and_code_stays():
-    page = equation.readable("Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb).")
-    assert 'alt="a_1 &lt; b"' in page and "`$x$`, see [it](bermo_00_method.html)" in page
-    assert page == equation.readable("Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb).")
+    page = equation.readable(
+        "Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb)."
+    )
+    assert (
+        'alt="a_1 &lt; b"' in page and "`$x$`, see [it](bermo_00_method.html)" in page
+    )
+    assert page == equation.readable(
+        "Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb)."
+    )
     with pytest.raises(ValueError):
         equation.readable(r"$\frac{a$")

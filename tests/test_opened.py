@@ -1,5 +1,5 @@
-"""A finished run is opened by its notebook's line or its name; what it lacks is said with the
-command that makes it."""
+"""A finished run is opened by its notebook's line or its name; what it lacks is said
+with the command that makes it."""
 
 import json
 
@@ -18,7 +18,9 @@ from lib.export import opened
 from lib.papers import ghostbert
 
 DATA = data.describe("toy", "CoLA", 64)
-SPEC = finetuned(DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()})
+SPEC = finetuned(
+    DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()}
+)
 CHAIN = {"model": SPEC.with_seed(1)}
 
 
@@ -41,7 +43,9 @@ def test_a_run_is_opened_by_its_name(runs, here):
     assert lib.load(run.name[3:]).run.name == run.name
 
 
-def test_a_record_has_no_weights_and_says_what_makes_it_again(runs, here, tmp_path, monkeypatch):
+def test_a_record_has_no_weights_and_says_what_makes_it_again(
+    runs, here, tmp_path, monkeypatch
+):
     Store(here.runs, tmp_path / "records").record(runs["model"])
     alone = Store(tmp_path / "runs", tmp_path / "records")
     monkeypatch.setattr(opened, "Store", lambda: alone)
@@ -61,23 +65,35 @@ def test_a_run_of_a_generated_task_keeps_its_weights(here):
 @pytest.mark.parametrize(
     "wanted, message",
     [
-        ({"m": 3, "seed": 0}, "4 runs of ghostbert_t03.* choose a line such as .*'task': 'CoLA'"),
-        ({"model": "Gost", "task": "CoLA"}, "0 runs of ghostbert_t03.*'model': 'Ghost'"),
+        (
+            {"m": 3, "seed": 0},
+            "4 runs of ghostbert_t03.* choose a line such as .*'task': 'CoLA'",
+        ),
+        (
+            {"model": "Gost", "task": "CoLA"},
+            "0 runs of ghostbert_t03.*'model': 'Ghost'",
+        ),
         ({"modle": "Ghost"}, "0 runs of ghostbert_t03.*'model': 'Ghost'"),
     ],
 )
-def test_a_line_that_is_not_one_run_is_told_with_lines_to_choose_from(here, wanted, message):
+def test_a_line_that_is_not_one_run_is_told_with_lines_to_choose_from(
+    here, wanted, message
+):
     with pytest.raises(ValueError, match=message):
         lib.load("ghostbert_t03", **wanted)
 
 
 def test_a_line_that_is_not_made_names_the_command(here):
-    with pytest.raises(FileNotFoundError, match="`python -m lib run ghostbert_t03 --profile toy`"):
+    with pytest.raises(
+        FileNotFoundError, match="`python -m lib run ghostbert_t03 --profile toy`"
+    ):
         lib.load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
 
 
 def test_a_line_is_that_of_its_grid():
-    found = opened.chosen("ghostbert_t03", "toy", dict(m=3, model="Ghost", task="RTE", seed=0))
+    found = opened.chosen(
+        "ghostbert_t03", "toy", dict(m=3, model="Ghost", task="RTE", seed=0)
+    )
     assert found == ghostbert.model_spec("toy", "RTE", 3, "Ghost").with_seed(0)
 
 
@@ -85,7 +101,10 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
     run = runs["model"]
     labels = opened.task_of(run).labels
     assert not main(["export", run.name, "--to", str(tmp_path / "out")])
-    assert json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"] == labels[0]
+    assert (
+        json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"]
+        == labels[0]
+    )
     made = ModelCard.load(tmp_path / "out" / "README.md")
     text, facts = made.text, made.data
     assert facts.library_name == "transformers"

@@ -1,4 +1,5 @@
-"""A reader's own data and model: what is read, how it is named, and that no paper needs to know."""
+"""A reader's own data and model: what is read, how it is named, and that no paper needs
+to know."""
 
 import json
 import os
@@ -52,9 +53,19 @@ def encoder(tmp_path_factory):
 
     def make(heads=4, cls="Bert", **sizes):
         folder = tmp_path_factory.mktemp("encoder")
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *OTHER, *sum(WORDS.values(), [])]
+        words = [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            *OTHER,
+            *sum(WORDS.values(), []),
+        ]
         vocabulary = put(folder, "vocab.txt", "\n".join(words) + "\n")
-        told = dict(hidden_size=8 * heads, num_attention_heads=heads, num_hidden_layers=2)
+        told = dict(
+            hidden_size=8 * heads, num_attention_heads=heads, num_hidden_layers=2
+        )
         told |= dict(intermediate_size=16 * heads, max_position_embeddings=130)
         told |= {"vocab_size": len(words)} | sizes
         config = getattr(transformers, f"{cls}Config")(**told)
@@ -69,8 +80,13 @@ def encoder(tmp_path_factory):
 def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame, kinds = pd.DataFrame(reviews(), columns=["text", "label"]), []
     for between in ",;\t|":
-        kinds.append(put(tmp_path, f"{ord(between)}.csv", table(reviews(), between=between)))
-    kinds += [tmp_path / f"a.{ending}" for ending in ("csv", "json", "jsonl", "parquet", "tsv")]
+        kinds.append(
+            put(tmp_path, f"{ord(between)}.csv", table(reviews(), between=between))
+        )
+    kinds += [
+        tmp_path / f"a.{ending}"
+        for ending in ("csv", "json", "jsonl", "parquet", "tsv")
+    ]
     frame.to_csv(kinds[-5])  # with the index in a column without a name
     frame.to_json(kinds[-4], orient="records")
     frame.to_json(kinds[-3], orient="records", lines=True)
@@ -78,10 +94,16 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame.rename_axis("id").to_csv(kinds[-1], sep="\t")
     train = put(tmp_path, "both/train.tsv", table(reviews()))
     put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
-    found = {str(p): rows_of.load(rows_of.task(str(p)).name) for p in (tsv, *kinds, train)}
+    found = {
+        str(p): rows_of.load(rows_of.task(str(p)).name) for p in (tsv, *kinds, train)
+    }
     assert len({data.digest(splits) for splits in found.values()}) == 1
     task = data.task("own", rows_of.task(tsv).name)
-    assert (task.labels, task.pair, task.metrics[0]) == (("bad", "good"), False, "accuracy")
+    assert (task.labels, task.pair, task.metrics[0]) == (
+        ("bad", "good"),
+        False,
+        "accuracy",
+    )
     folder = rows_of.load(rows_of.task(str(tmp_path / "both")).name)
     assert [len(folder[split]) for split in ("train", "dev")] == [100, 40]
 
@@ -90,7 +112,10 @@ def test_a_split_is_drawn_once_and_repeated_texts_stay_together(tmp_path):
     path = put(tmp_path, "a.tsv", table(reviews(120, repeated=3)))
     splits = rows_of.load(rows_of.task(str(path)).name)
     assert len(splits["dev"]) == 24 and not {*splits["dev"].a} & {*splits["train"].a}
-    assert rows_of.load(rows_of.task(f"{path}: text, label").name)["dev"].a == splits["dev"].a
+    assert (
+        rows_of.load(rows_of.task(f"{path}: text, label").name)["dev"].a
+        == splits["dev"].a
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,13 +145,19 @@ def questions(count=60):
     for number in range(count // 2):
         passage = f"number {number} is good and {number} is bad"
         asked = [
-            {"id": f"{number}{word}", "question": f"what is {word}?", "answers": answers}
+            {
+                "id": f"{number}{word}",
+                "question": f"what is {word}?",
+                "answers": answers,
+            }
             for word, answers in (
                 ("good", [{"text": f"number {number}", "answer_start": 0}]),
                 ("odd", []),
             )
         ]
-        articles.append({"title": "", "paragraphs": [{"context": passage, "qas": asked}]})
+        articles.append(
+            {"title": "", "paragraphs": [{"context": passage, "qas": asked}]}
+        )
     return {"data": articles}
 
 
@@ -135,27 +166,42 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     task, splits = rows_of.task(name), rows_of.load(name)
     assert task.span and task.metrics[0] == "span_f1" and len(splits["train"]) == 48
     assert not {*splits["train"].b} & {*splits["dev"].b}  # a passage is on one side
-    assert splits["dev"].answers[:2] in ([["number 3"], []], [[splits["dev"].b[0][:8].strip()], []])
-    refused(put(tmp_path, "few.json", questions(20)), "20 different rows; expected at least 40")
+    assert splits["dev"].answers[:2] in (
+        [["number 3"], []],
+        [[splits["dev"].b[0][:8].strip()], []],
+    )
+    refused(
+        put(tmp_path, "few.json", questions(20)),
+        "20 different rows; expected at least 40",
+    )
 
 
 def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     labels = datasets.ClassLabel(names=["zebra", "ant"])
     kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
-    rows = {"words": [f"text {i}" for i in range(60)], "kind": [i % 2 for i in range(60)]}
+    rows = {
+        "words": [f"text {i}" for i in range(60)],
+        "kind": [i % 2 for i in range(60)],
+    }
     hidden = {"words": ["a text", "another"], "kind": [-1, -1]}
     there = {"train": datasets.Dataset.from_dict(rows, features=kinds)}
     there["test"] = datasets.Dataset.from_dict(hidden, features=kinds)
     asked = []
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(datasets, "load_dataset", lambda *name: asked.append(name) or there)
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *name: asked.append(name) or there
+    )
     name = rows_of.task("hub:someone/animals/small: words, kind").name
     folder = tmp_path / "hub/someone/animals/small"
-    assert name == f"{folder}: words, kind" == rows_of.task(f"{folder}: words, kind").name
+    assert (
+        name == f"{folder}: words, kind" == rows_of.task(f"{folder}: words, kind").name
+    )
     assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
     assert data.task("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
-    monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": there["train"]})
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *name: {"test": there["train"]}
+    )
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.task("hub:someone/else")
 
@@ -169,7 +215,11 @@ FINITE = r"scores.tsv:9: label '.*'; expected a finite number, as others are; fi
 
 def scored(label, at=7):
     """SCORES with another label in a row."""
-    return "scores.tsv", table([*SCORES[:at], ["other", label], *SCORES[at + 1 :]]), FINITE
+    return (
+        "scores.tsv",
+        table([*SCORES[:at], ["other", label], *SCORES[at + 1 :]]),
+        FINITE,
+    )
 
 
 def refused(path, error):
@@ -181,39 +231,87 @@ def refused(path, error):
 @pytest.mark.parametrize(
     "line, content, error",
     [
-        ("a.xlsx", "x", "no data .*a.xlsx.*: name one of a .tsv, .csv, .json.* file, a folder"),
-        ("a.tsv: txt, label", table(reviews()), "unknown column .*'txt'; did you mean 'text'"),
+        (
+            "a.xlsx",
+            "x",
+            "no data .*a.xlsx.*: name one of a .tsv, .csv, .json.* file, a folder",
+        ),
+        (
+            "a.tsv: txt, label",
+            table(reviews()),
+            "unknown column .*'txt'; did you mean 'text'",
+        ),
         ("a.tsv", table(FOUR, "wxyz"), "'w', 'x', 'y', 'z'; .*; fix: .*TEXT, LABEL"),
-        ("a.csv", "text,label,label\n" + "a,b,c\n" * 50, "'label', 'label'; .* each once; fix"),
+        (
+            "a.csv",
+            "text,label,label\n" + "a,b,c\n" * 50,
+            "'label', 'label'; .* each once; fix",
+        ),
         ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in a cell of"),
         (
             "a.tsv",
             table([(text, "one") for text, _ in reviews()]),
             "1 different labels, .*; fix: name",
         ),
-        ("a.tsv", table([("a", "good"), ("b", "bad")] * 50), "2 different rows; expected at least"),
+        (
+            "a.tsv",
+            table([("a", "good"), ("b", "bad")] * 50),
+            "2 different rows; expected at least",
+        ),
         ("a.tsv", table(KINDS), "60 different labels, such as '0,1'; .*; fix: name"),
         ("a.tsv", table(SAME), "1 different labels"),
-        ("a.tsv", table(reviews(20)), "20 different rows; expected at least 40; fix: add some"),
-        ("a.tsv", table(THREE), r"a.tsv:2: 3 field\(s\) .*; expected 2 as in the first line"),
+        (
+            "a.tsv",
+            table(reviews(20)),
+            "20 different rows; expected at least 40; fix: add some",
+        ),
+        (
+            "a.tsv",
+            table(THREE),
+            r"a.tsv:2: 3 field\(s\) .*; expected 2 as in the first line",
+        ),
         (
             "a.csv",
             'text,label\n"a,b\n',
             "a.csv:2: unexpected end of data; .*; fix: correct the file",
         ),
         *map(scored, ("nan", "-inf", "1e400", "-1e308", "n/a")),
-        ("a.tsv", table([*reviews(), ("a", "NaN")]), "a.tsv:102: label 'NaN'; expected the name"),
-        ("a.tsv", table(reviews(), ("a film", "good")), "columns 'a film', 'good'; exp.*; fix: na"),
-        ("a.csv", table([("\xe9", "bad")]).encode("latin1"), "byte 0xe9 .*; expected UTF-8 text"),
+        (
+            "a.tsv",
+            table([*reviews(), ("a", "NaN")]),
+            "a.tsv:102: label 'NaN'; expected the name",
+        ),
+        (
+            "a.tsv",
+            table(reviews(), ("a film", "good")),
+            "columns 'a film', 'good'; exp.*; fix: na",
+        ),
+        (
+            "a.csv",
+            table([("\xe9", "bad")]).encode("latin1"),
+            "byte 0xe9 .*; expected UTF-8 text",
+        ),
         (
             "a.json",
             [{"text": ["a", "b"], "label": 1}] * 50,
             r"row 1: a cell \['a', 'b'\]; expected",
         ),
-        ("a.json", {"text": {"0": "a"}}, "expected a list of objects, one for each row"),
+        (
+            "a.json",
+            {"text": {"0": "a"}},
+            "expected a list of objects, one for each row",
+        ),
         ("a.json", [1, 2], r"\[1, 2\]; expected a list of objects"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"te', "a.jsonl: .*: line 2 column 2 .* JSON"),
-        ("a.parquet", "text", "a.parquet: .*; expected a Parquet file; fix: correct the file"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n{"te',
+            "a.jsonl: .*: line 2 column 2 .* JSON",
+        ),
+        (
+            "a.parquet",
+            "text",
+            "a.parquet: .*; expected a Parquet file; fix: correct the file",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, line, content, error):
@@ -222,13 +320,19 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, line, content, err
 
 
 def test_absent_and_empty_files_and_lists_in_parquet_are_refused(tmp_path, tsv):
-    refused(tmp_path / "a.tsv", "no data .*a.tsv.*: name one of a .tsv, .csv, .json.* file, a fol")
+    refused(
+        tmp_path / "a.tsv",
+        "no data .*a.tsv.*: name one of a .tsv, .csv, .json.* file, a fol",
+    )
     put(tmp_path, "both/train.tsv", table(reviews()))
     put(tmp_path, "both/dev.tsv", "text\tlabel\n")
     refused(tmp_path / "both", "dev.tsv:1: no rows")
     rows = {"text": [["a", "b"]] * 50, "label": [0, 1] * 25}
     pd.DataFrame(rows).to_parquet(tmp_path / "lists.parquet")
-    refused(tmp_path / "lists.parquet", r"lists.parquet, row 1: a cell \['a', 'b'\]; expected text")
+    refused(
+        tmp_path / "lists.parquet",
+        r"lists.parquet, row 1: a cell \['a', 'b'\]; expected text",
+    )
 
 
 def test_cells_such_as_na_are_text(tmp_path):
@@ -239,7 +343,9 @@ def test_cells_such_as_na_are_text(tmp_path):
     assert {"NA", "null", "nan"} <= {*splits["train"].a, *splits["dev"].a}
 
 
-def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path, tsv, encoder):
+def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
+    tmp_path, tsv, encoder
+):
     folder = encoder()
     (tmp_path / "elsewhere").mkdir()
     rows = shutil.copy(tsv, tmp_path / "elsewhere" / "renamed.tsv")
@@ -249,12 +355,15 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
         mine = grids.Own("toy", str(data_set), str(at))
         path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
         return {
-            spec.name for spec in notebook.list_specs(notebook.planned(path, grids.values(mine)))
+            spec.name
+            for spec in notebook.list_specs(notebook.planned(path, grids.values(mine)))
         }
 
     before = names(tsv, folder)
     assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
-    other = [(text, {"good": "warm", "bad": "cold"}[label]) for text, label in reviews()]
+    other = [
+        (text, {"good": "warm", "bad": "cold"}[label]) for text, label in reviews()
+    ]
     put(tmp_path, "elsewhere/classes.tsv", table(other))
     assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
     put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
@@ -262,14 +371,23 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
 
 
 def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
-    """In the same process, and with the size and the time of before, as rsync and tar keep them."""
+    """In the same process, and with the size and the time of before, as rsync and tar
+    keep them."""
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
-    before, drawn = data.describe("own", line), data.describe("own", line, 20, 0, 10, 30)
-    swapped = [(text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()]
+    before, drawn = (
+        data.describe("own", line),
+        data.describe("own", line, 20, 0, 10, 30),
+    )
+    swapped = [
+        (text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()
+    ]
     put(tmp_path, "reviews.tsv", table(swapped).replace("bad \n", "bad\n"))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert path.stat().st_size == state.st_size and path.stat().st_mtime_ns == state.st_mtime_ns
+    assert (
+        path.stat().st_size == state.st_size
+        and path.stat().st_mtime_ns == state.st_mtime_ns
+    )
     after = data.describe("own", rows_of.task(tsv).name)
     assert after["digest"] != before["digest"]
     assert data.describe("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
@@ -285,7 +403,10 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
-    assert data.describe("own", line)["digest"] not in (before["digest"], after["digest"])
+    assert data.describe("own", line)["digest"] not in (
+        before["digest"],
+        after["digest"],
+    )
 
 
 def test_a_model_folder_that_is_replaced_is_another_model(encoder):
@@ -308,16 +429,23 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     assert grids.backbone(mine).args["name"] == mine.model
     assert grids.backbone(mine) == grids.started(mine, "bert-base-uncased")
     electra = grids.Own("toy", model=encoder(4, "Electra", embedding_size=16))
-    assert (grids.shape(electra).embedding, grids.families(electra)) == (16, ("electra",))
+    assert (grids.shape(electra).embedding, grids.families(electra)) == (
+        16,
+        ("electra",),
+    )
     mpnet = grids.Own("toy", model=encoder(4, "MPNet"))
     assert (grids.shape(mpnet).family, grids.shape(mpnet).types) == ("mpnet", 0)
     assert grids.families(mpnet) == ("bert",)
-    with pytest.raises(ValueError, match="embeddings 129; expected a whole number from 130"):
+    with pytest.raises(
+        ValueError, match="embeddings 129; expected a whole number from 130"
+    ):
         grids.Own("toy", model=encoder(4, "MPNet", max_position_embeddings=129))
 
 
 def test_what_is_no_encoder_is_refused(tmp_path, encoder):
-    with pytest.raises(FileNotFoundError, match="has no config.json; it must be a BERT"):
+    with pytest.raises(
+        FileNotFoundError, match="has no config.json; it must be a BERT"
+    ):
         grids.folder(str(tmp_path))
     folder = Path(encoder())
     sound = json.loads((folder / "config.json").read_text())
@@ -327,11 +455,17 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
         (b"\xff\xfe", "expected UTF-8 text"),
         ([], "a model of type None; expected bert or roberta or electra or mpnet"),
         (sound | {"model_type": "gpt2"}, "a model of type 'gpt2'; expected bert or"),
-        (sound | {"hidden_size": None}, "hidden_size None; expected a whole number from 1"),
+        (
+            sound | {"hidden_size": None},
+            "hidden_size None; expected a whole number from 1",
+        ),
         (sound | {"num_hidden_layers": "2"}, "num_hidden_layers '2'; expected a whole"),
         (sound | {"num_attention_heads": 0}, "num_attention_heads 0; expected a whole"),
         (sound | {"num_attention_heads": 3}, "not a multiple of its 3 heads"),
-        (sound | {"max_position_embeddings": 40}, "embeddings 40; expected a whole number f"),
+        (
+            sound | {"max_position_embeddings": 40},
+            "embeddings 40; expected a whole number f",
+        ),
     ]
     for content, message in told:
         put(folder, "config.json", content)
@@ -347,7 +481,9 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.widths(five)
-    whole = ghostbert.model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs["start"]
+    whole = ghostbert.model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
+        "start"
+    ]
     assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
 
 
@@ -363,10 +499,18 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     mine = grids.Own("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
     assert grids.tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
-    assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == ["accuracy"]
-    assert str(mine) == "toy, own data and model" and grids.Own(**grids.values(mine)) == mine
+    assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == [
+        "accuracy"
+    ]
+    assert (
+        str(mine) == "toy, own data and model"
+        and grids.Own(**grids.values(mine)) == mine
+    )
     described = grids.dataset(mine, "reviews.tsv")
-    assert (described["rows"], described["held_out"]) == (64, 16) and "unseen" not in described
+    assert (described["rows"], described["held_out"]) == (
+        64,
+        16,
+    ) and "unseen" not in described
     assert bermo.settings(mine, "reviews.tsv")[1].warmup_steps > 0
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
         grids.tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
@@ -381,7 +525,9 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
         mine = grids.Own("toy", data_set, model)
-        book = report.Book(mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store)
+        book = report.Book(
+            mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store
+        )
         (page,) = book.sheets
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
@@ -402,7 +548,9 @@ def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, enco
     specs = notebook.list_specs(notebook.planned(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
-        spec.args["data"]["source"] for spec in every if "source" in spec.args.get("data", {})
+        spec.args["data"]["source"]
+        for spec in every
+        if "source" in spec.args.get("data", {})
     }
     assert sources <= {"own"} and not any(spec.step == "pretrain" for spec in every)
     names = {spec.args["name"] for spec in every if spec.step == "checkpoint"}
@@ -418,7 +566,10 @@ def _inputs(spec):
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
     mine = grids.Own("toy", tsv, encoder())
     run = made(store, grids.teacher(mine, "reviews.tsv").with_seed(0))
-    assert len(run.arrays("predictions")["labels"]) == 20 and 0 <= run.metrics["accuracy"] <= 1
+    assert (
+        len(run.arrays("predictions")["labels"]) == 20
+        and 0 <= run.metrics["accuracy"] <= 1
+    )
 
 
 @pytest.mark.parametrize("name", TITLES)
@@ -427,7 +578,9 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
 ):
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
-    monkeypatch.setattr(artefact, "display", lambda told, **_: said.extend(told.values()))
+    monkeypatch.setattr(
+        artefact, "display", lambda told, **_: said.extend(told.values())
+    )
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
     page = artefact.start(name, namespace)
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
@@ -435,7 +588,10 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     page.finish([object()], {"toy": ["rows are generated"]})
     html, body = "".join(said), notebook.provenance(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
-    assert "Scores. Your own data: reviews.tsv, model: " in html and "are generated" not in html
+    assert (
+        "Scores. Your own data: reviews.tsv, model: " in html
+        and "are generated" not in html
+    )
     assert body["verdicts"] == [] and "80 training and 20 development rows" in html
 
 
@@ -443,21 +599,33 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
 def test_plan_tells_what_it_read_and_refuses_in_one_line(
     tmp_path, tsv, encoder, capsys, monkeypatch
 ):
-    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))  # where no run tells how long it took
+    monkeypatch.setenv(
+        "RUNS_ROOT", str(tmp_path / "runs")
+    )  # where no run tells how long it took
     folder = encoder(12)
     words = ["plan", "92_your_task", "--data", tsv, "--model", folder]
-    assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0
+    assert (
+        main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"])
+        == 0
+    )
     told = capsys.readouterr().out
     assert "80 training and 20 development rows" in told
     assert "92_your_task: 5 results, " in told and "time unknown" in told
     assert main([*words, "--methods", "Wdith"]) == 1
     (line,) = capsys.readouterr().out.splitlines()[:1]
-    assert "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line
+    assert (
+        "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line
+    )
     bad = put(tmp_path, "bad.tsv", table([*SCORES[:7], ["other", "n/a"], *SCORES[8:]]))
     for command in ("plan", "run"):
-        assert main([command, "92_your_task", "--data", str(bad), "--model", folder]) == 2
+        assert (
+            main([command, "92_your_task", "--data", str(bad), "--model", folder]) == 2
+        )
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ") and "bad.tsv:9: label 'n/a'; expected a finite" in line
+        assert (
+            line.startswith("error: ")
+            and "bad.tsv:9: label 'n/a'; expected a finite" in line
+        )
 
 
 # ---- the frontier on them ----
@@ -467,7 +635,9 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
-    steps = [a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons]
+    steps = [
+        a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons
+    ]
     assert len(steps) > 20 and min(steps) >= grids.STEPS
     assert grids.lengthened("toy", grids.TEACHER["toy"]) is grids.TEACHER["toy"]
 
@@ -475,29 +645,51 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.Own("toy", str(path), encoder(12))
-    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))["grid"]
-    assert {row.get("model") for row in grid} == {"Whole", "Width", "GhostBERT", "Int8", None}
+    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))[
+        "grid"
+    ]
+    assert {row.get("model") for row in grid} == {
+        "Whole",
+        "Width",
+        "GhostBERT",
+        "Int8",
+        None,
+    }
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args.get("span") for spec in every if "train" in spec.args]
     assert all(read) and len(read) >= 4
 
 
 def advice(whole, low, floors, gap=None):
-    """What 92_your_task says of a whole model of a score, and a cheap one with a lower end."""
+    """What 92_your_task says of a whole model of a score, and a cheap one with a lower
+    end."""
     cells = json.loads((paths.NOTEBOOKS / "92_your_task.ipynb").read_text())["cells"]
-    (cell,) = ("".join(c["source"]) for c in cells if "No advice" in "".join(c["source"]))
-    rows = [("Whole", 0, 100.0, whole, whole - 5), ("Width 6/12", 6, 50.0, low + 5, low)]
+    (cell,) = (
+        "".join(c["source"]) for c in cells if "No advice" in "".join(c["source"])
+    )
+    rows = [
+        ("Whole", 0, 100.0, whole, whole - 5),
+        ("Width 6/12", 6, 50.0, low + 5, low),
+    ]
     points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
     points = points.assign(
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
     page = SimpleNamespace(note=print)
-    names = dict(points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0)
-    names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
-    found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
+    names = dict(
+        points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
+    )
+    names |= dict(
+        best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page
+    )
+    found = pd.DataFrame(
+        {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
+    )
     named = SimpleNamespace(AXES=frontier.AXES, label_models=lambda rows: found)
     there = SimpleNamespace(with_runs=lambda frame: frame)
-    names |= dict(frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[])
+    names |= dict(
+        frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
+    )
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format)
     exec(cell, names)
     return names["answer"][0]
@@ -507,22 +699,37 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
     floors = {"majority": 50.0, "bag of words": 62.0}
     told = advice(80, 70, floors)
     assert told.startswith("On reviews: take Width 6/12, 75.0 points [70.0, 80.0]")
-    assert "distilled alike, has no run here, so what the cut costs is not known" in told
+    assert (
+        "distilled alike, has no run here, so what the cut costs is not known" in told
+    )
     told = advice(80, 70, floors, SimpleNamespace(mean=-0.9))
     assert "To the whole model distilled alike: -0.9 points." in told
     assert "bag of words 62.0" in advice(80, 70, floors)
-    assert advice(61, 70, floors).startswith("No advice: the whole model has 61.0 points")
+    assert advice(61, 70, floors).startswith(
+        "No advice: the whole model has 61.0 points"
+    )
     assert "is not proven to be above" in advice(80, 61.9, floors)
     assert advice(61, 55, {}).startswith("On reviews: take")
 
 
 def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
-    rows = [("Whole", 0, 100.0, 90.0), ("Width", 6, 50.0, 80.0), ("Int8", 0, 100.0, 91.0)]
+    rows = [
+        ("Whole", 0, 100.0, 90.0),
+        ("Width", 6, 50.0, 80.0),
+        ("Int8", 0, 100.0, 91.0),
+    ]
     rows += [("GhostBERT", 6, 50.5, 85.0), ("NAS", 3, 25.0, 80.0)]
     table = pd.DataFrame(rows, columns=["method", "m", "flops", "score"])
     table["model"] = table["method"]
-    said = [frontier.recommended(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)]
-    assert [each and each["model"] for each in said] == ["Int8", "GhostBERT", "NAS", None]
+    said = [
+        frontier.recommended(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)
+    ]
+    assert [each and each["model"] for each in said] == [
+        "Int8",
+        "GhostBERT",
+        "NAS",
+        None,
+    ]
     with pytest.raises(ValueError, match="add it to the methods"):
         frontier.recommended(table[1:], "flops", 0.5)
 
@@ -532,14 +739,20 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = paths.NOTEBOOKS / "92_your_task.ipynb"
     grid = notebook.planned(path, grids.values(mine) | values)["grid"]
-    assert {row["m"] for row in grid if "m" in row} == {0, 6}  # 4 heads cannot have 5/12
+    assert {row["m"] for row in grid if "m" in row} == {
+        0,
+        6,
+    }  # 4 heads cannot have 5/12
 
 
 def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
-    """Half of the made-up labels are 1: one answer for all rows is right on half of them."""
+    """Half of the made-up labels are 1: one answer for all rows is right on half of
+    them."""
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.level(row["run"], grids.metrics("mini")[row["task"]][0]).collapsed
+        return compare.level(
+            row["run"], grids.metrics("mini")[row["task"]][0]
+        ).collapsed
 
     assert not told(0.8) and told(0.5)

@@ -23,9 +23,13 @@ PAGE = "efficientbert_t05_search_stages"
 def test_counts_equal_pytorch_s(text):
     net = Net(48, 96, 12, "plain", "truncate", (Layer(text, 2, 3), Layer(text)))
     model, tokens = supernet.build(net).eval(), 16
-    model.set_attn_implementation("eager")  # the counter sees no fused attention of a CPU
+    model.set_attn_implementation(
+        "eager"
+    )  # the counter sees no fused attention of a CPU
     tables = dict(vocab=30522, positions=512, types=2)
-    assert parameters(net, "with pooler", **tables) == sum(p.numel() for p in model.parameters())
+    assert parameters(net, "with pooler", **tables) == sum(
+        p.numel() for p in model.parameters()
+    )
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.ones(1, tokens, dtype=torch.long))
     pooler = 2 * 48 * 48
@@ -34,7 +38,9 @@ def test_counts_equal_pytorch_s(text):
 
 # ---- one line of text ----
 def grid(**values):
-    return notebook.planned(paths.NOTEBOOKS / f"{PAGE}.ipynb", {"profile": "toy"} | values)["grid"]
+    return notebook.planned(
+        paths.NOTEBOOKS / f"{PAGE}.ipynb", {"profile": "toy"} | values
+    )["grid"]
 
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():
@@ -50,7 +56,9 @@ def test_a_typed_formula_is_a_row_beside_the_published_ones():
 
 
 def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
-    with pytest.raises(ValueError, match="unknown operation: .gleu.; did you mean 'gelu'?"):
+    with pytest.raises(
+        ValueError, match="unknown operation: .gleu.; did you mean 'gelu'?"
+    ):
         grid(networks=["W2 gleu(W1 x)"])
 
 
@@ -88,10 +96,14 @@ def test_an_operation_is_one_line_and_nothing_else_breaks(tmp_path):
     file.write_text(file.read_text().replace(head, head + LINE))
     own, here = os.environ | {"PYTHONPATH": str(tmp_path)}, {}
     command = [sys.executable, "-c", PUBLISHED + USED]
-    made = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=own)
+    made = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=own
+    )
     assert made.returncode == 0, made.stderr
     after = json.loads(made.stdout)
     assert after["moved"] > 0 and after["z"] > 0
     exec(PUBLISHED, here)  # without the operation
     before = json.loads(json.dumps(here["told"]))
-    assert {name: after[name] for name in before} == before  # published searches stay found
+    assert {
+        name: after[name] for name in before
+    } == before  # published searches stay found

@@ -1,4 +1,5 @@
-"""GhostBERT's Specs at their true size, without data and weights; what is refused; its claims."""
+"""GhostBERT's Specs at their true size, without data and weights; what is refused; its
+claims."""
 
 import copy
 import json
@@ -37,7 +38,9 @@ def family_of(spec):
     """The kind of the checkpoint that a Spec's model came from."""
     while spec.step != "checkpoint":
         spec = spec.inputs.get("teacher") or spec.inputs["start"]
-    return next(f for f, name in grids.CHECKPOINTS["paper"].items() if name == spec.args["name"])
+    return next(
+        f for f, name in grids.CHECKPOINTS["paper"].items() if name == spec.args["name"]
+    )
 
 
 def classifier(sizes, labels=2, layers=None, surgery=()):
@@ -57,15 +60,24 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
     widths = {family: set() for family in grids.families("paper")}
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
-        options = {op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery}
+        options = {
+            op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery
+        }
         heads = options.get("cut", {}).get("heads")
         ghosts = Ghost(**options["ghost"]) if "ghost" in options else None
         widths[family].add(heads or sizes.heads)
         with torch.device("meta"):
             model = classifier(sizes, surgery=surgery)
-        assert size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (family, surgery)
+        assert size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (
+            family,
+            surgery,
+        )
         assert len(parts.layers(model)) == sizes.layers == 12
-    assert widths == {"bert": {12, 9, 6, 3, 1}, "roberta": {12, 9, 6, 3, 1}, "electra": {4}}
+    assert widths == {
+        "bert": {12, 9, 6, 3, 1},
+        "roberta": {12, 9, 6, 3, 1},
+        "electra": {4},
+    }
 
 
 def test_what_the_paper_s_specs_hold_together(anywhere):
@@ -82,7 +94,9 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["epochs"] == (1 if short else 3)
             assert all(each.args["data"] == args["data"] for each in inputs.values())
         if spec.step == "importance":
-            assert args["importance"] == plain(Importance("dev", 8, 128, cumulative=True))
+            assert args["importance"] == plain(
+                Importance("dev", 8, 128, cumulative=True)
+            )
         if "train" in args:
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
@@ -93,7 +107,13 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
-    for task, tries in (("CoLA", 30), ("RTE", 30), ("SST-2", 20), ("MNLI", 10), ("QQP", 10)):
+    for task, tries in (
+        ("CoLA", 30),
+        ("RTE", 30),
+        ("SST-2", 20),
+        ("MNLI", 10),
+        ("QQP", 10),
+    ):
         one, two = (
             ghostbert.student("paper", task, *told).inputs["start"].inputs["augmented"]
             for told in ((3, ghostbert.ghost("paper"), "roberta"), (1,))
@@ -108,13 +128,14 @@ def test_heads_of_other_tasks(kind, outputs):
     assert data.task("glue", kind).outputs == outputs
     with torch.device("meta"):
         model = classifier(shape("paper", "roberta"), outputs)
-    assert size(model)["parameters"] == cost.parameters(shape("paper", "roberta"), labels=outputs)
+    assert size(model)["parameters"] == cost.parameters(
+        shape("paper", "roberta"), labels=outputs
+    )
 
 
 def test_two_steps_at_true_width(tmp_path, monkeypatch):
-    """Two of the 12 layers, the paper's settings but for the batch: both stages move kernels,
-    embeddings and head.
-    """
+    """Two of the 12 layers, the paper's settings but for the batch: both stages move
+    kernels, embeddings and head."""
     sizes, made, rates = shape("paper"), [], []
 
     class Watched(torch.optim.AdamW):
@@ -130,7 +151,10 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     teacher = classifier(sizes, layers=2).eval()
     student = copy.deepcopy(teacher)
     set_dropout(student, ghostbert.DISTIL["paper"].dropout)
-    for op in ({"op": "cut", "heads": 3}, {"op": "ghost"} | plain(ghostbert.ghost("paper"))):
+    for op in (
+        {"op": "cut", "heads": 3},
+        {"op": "ghost"} | plain(ghostbert.ghost("paper")),
+    ):
         operate(student, op)
     draw = np.random.default_rng(0)
     encoded = Encoded(
@@ -138,7 +162,9 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         torch.tensor([0, 1, 1, 0]),
         0,
     )
-    before = {name: value.detach().clone() for name, value in student.named_parameters()}
+    before = {
+        name: value.detach().clone() for name, value in student.named_parameters()
+    }
     head = [name for name in before if name.startswith("classifier")]
 
     def moved():
@@ -161,14 +187,20 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     assert any("word_embeddings" in name for name in moved())
 
     def tuned(batch, rows):
-        return losses.prediction(student(**batch).logits, encoded.labels[rows], grids.LABELS)
+        return losses.prediction(
+            student(**batch).logits, encoded.labels[rows], grids.LABELS
+        )
 
     train = replace(ghostbert.FINETUNE["paper"], **small)
     second = loop.fit(Draft(tmp_path), student, encoded, tuned, train, numerics)
     assert set(head) <= moved()
     assert all(r["steps"] == 2 for r in (first, second))
     betas = (grids.LOOP["Adam beta1"], grids.LOOP["Adam beta2"])
-    assert all(group["betas"] == betas for optimiser in made for group in optimiser.param_groups)
+    assert all(
+        group["betas"] == betas
+        for optimiser in made
+        for group in optimiser.param_groups
+    )
     assert rates == pytest.approx([2e-5, 1e-5] * 2)  # linear, no warm-up
 
 
@@ -180,7 +212,10 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
-    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.planned(page, values)["grid"]}
+    rows = {
+        (row["m"], row["model"]): row["spec"]
+        for row in notebook.planned(page, values)["grid"]
+    }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     if scale == "mini":
         cut += ("Prune", "Prune, labels twice", "GhostBERT, labels twice")
@@ -188,7 +223,9 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     assert set(rows) == {*product([3], cut), *product([12], whole)}
     pairs = {3: {"GhostBERT": "+ DA"}}
     pairs[12] = {"Ghost": "Ghost + DA", "Distilled": "Distilled + DA"}
-    for m, without, augmented in [(m, *pair) for m, own in pairs.items() for pair in own.items()]:
+    for m, without, augmented in [
+        (m, *pair) for m, own in pairs.items() for pair in own.items()
+    ]:
         one, two = (rows[m, label].inputs["start"] for label in (without, augmented))
         same, more = dict(one.inputs), dict(two.inputs)
         same.pop("states", None)
@@ -196,14 +233,18 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
         assert one.args == two.args and same == more
         assert "augmented" not in same and "states" not in more
     assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
-    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).with_seed(0)
+    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).with_seed(
+        0
+    )
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     rows = notebook.planned(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
-    assert {(r["family"], r["m"]) for r in students} == {*product(("bert",), (12, 3, 1))}
+    assert {(r["family"], r["m"]) for r in students} == {
+        *product(("bert",), (12, 3, 1))
+    }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
     whole = notebook.planned(T01, {"profile": "toy"} | more)["grid"]
@@ -211,7 +252,8 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
     page = paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb"
-    # Nothing of its own to record, but for seeds, which are those of a page's comparisons.
+    # Nothing of its own to record, but for seeds, which are those of a page's
+    # comparisons.
     shared = {row["spec"].id for row in notebook.planned(page, {})["recorded"]}
     assert {row["spec"].id for row in rows["recorded"]} <= shared
 
@@ -230,10 +272,11 @@ SIZES = {"layers": 2, "hidden": 48, "ffn": 96}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monkeypatch):
-    """The small scale's own Specs, shrunk, through the store: with the kind's own head, and the
-    same logits again.
-    """
+def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
+    family, tmp_path, monkeypatch
+):
+    """The small scale's own Specs, shrunk, through the store: with the kind's own head,
+    and the same logits again."""
     short = {"epochs": 1, "batch": 16, "max_length": 32}
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
@@ -249,14 +292,22 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
-    kind = "bert" if family == "mpnet" else family  # No table of the paper has an MPNet.
-    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), kind).with_seed(1)
+    kind = (
+        "bert" if family == "mpnet" else family
+    )  # No table of the paper has an MPNet.
+    last = ghostbert.student(
+        "toy", "CoLA", heads, ghostbert.ghost("toy"), kind
+    ).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     assert isinstance(model, classes(family)[1])
     assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
-    assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
-    assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
+    assert {
+        layer.attention.self.num_attention_heads for layer in parts.layers(model)
+    } == {heads}
+    assert run.metrics["parameters"] == cost.parameters(
+        sizes, heads, ghostbert.ghost("toy")
+    )
     rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
     again = loop.predict(model, rows, grids.profile_of("toy").numerics)
     assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
@@ -268,16 +319,28 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
 @pytest.mark.parametrize(
     "scale, family, heads, message",
     [
-        ("toy", "bert", 0, "width 0/12 of 12 heads is no whole number of them: take 1, 2, 3, "),
+        (
+            "toy",
+            "bert",
+            0,
+            "width 0/12 of 12 heads is no whole number of them: take 1, 2, 3, ",
+        ),
         ("toy", "bert", 13, "width 13/12 of 12"),
         ("mini", "bert", 0.5, "width 0.5/12 of 12"),
         ("toy", "bert", True, "width True/12 of 12"),
         ("paper", "electra", 9, "width 9/4 of 4 heads .*: take 1, 2, 3, 4 of 4"),
-        ("mini", "roberta", 3, "kind of encoder in profile 'mini': 'roberta'; did you mean"),
+        (
+            "mini",
+            "roberta",
+            3,
+            "kind of encoder in profile 'mini': 'roberta'; did you mean",
+        ),
         ("paper", "elektra", 3, "'elektra'; did you mean 'electra'"),
     ],
 )
-def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(scale, family, heads, message):
+def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(
+    scale, family, heads, message
+):
     task = ghostbert.TASKS[scale][0]
     with pytest.raises(ValueError, match=message):
         ghostbert.student(scale, task, heads, ghostbert.ghost(scale), family)
@@ -291,17 +354,39 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(scale, famil
             {"positions": ("qk",)},
             "'dwconv' has no meaning on attention maps: position 'qk' takes",
         ),
-        (3, {"kind": "conv2d", "positions": ("qk", "v")}, "'qk' and 'v' both stand in for"),
-        (12, {"positions": ("v",)}, "position 'v' generates the pruned heads, and none is pruned"),
-        (12, {"kind": "conv2d", "positions": ("qk",)}, "'qk' generates the pruned heads, and none"),
-        (3, {"features": 4, "positions": ("ffn1",)}, "features is 4; more than one is defined at"),
-        (3, {"features": 2, "positions": ("v",)}, "features is 2; more than one is defined"),
+        (
+            3,
+            {"kind": "conv2d", "positions": ("qk", "v")},
+            "'qk' and 'v' both stand in for",
+        ),
+        (
+            12,
+            {"positions": ("v",)},
+            "position 'v' generates the pruned heads, and none is pruned",
+        ),
+        (
+            12,
+            {"kind": "conv2d", "positions": ("qk",)},
+            "'qk' generates the pruned heads, and none",
+        ),
+        (
+            3,
+            {"features": 4, "positions": ("ffn1",)},
+            "features is 4; more than one is defined at",
+        ),
+        (
+            3,
+            {"features": 2, "positions": ("v",)},
+            "features is 2; more than one is defined",
+        ),
         (3, {"features": 0}, "Ghost.features is 0"),
         (3, {"kernel": 2}, "even kernel"),
         (3, {"positions": ("ffn3",)}, "'ffn3'; allowed"),
     ],
 )
-def test_ghosts_that_do_not_go_together_stop_before_anything_runs(heads, changes, message):
+def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
+    heads, changes, message
+):
     with pytest.raises(ValueError, match=message) as error:
         ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy", **changes))
     assert "\n" not in str(error.value)
@@ -311,8 +396,14 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(heads, changes
     "values, message",
     [
         ({"widths": [0]}, "width 0/12 of 12 heads is no whole number"),
-        ({"families": ["bart"]}, "unknown kind of encoder .* 'bart'; did you mean 'bert'"),
-        ({"profile": "mini", "families": ["electra"]}, "unknown kind of encoder in profile 'mini'"),
+        (
+            {"families": ["bart"]},
+            "unknown kind of encoder .* 'bart'; did you mean 'bert'",
+        ),
+        (
+            {"profile": "mini", "families": ["electra"]},
+            "unknown kind of encoder in profile 'mini'",
+        ),
         ({"tasks": ["colla"]}, "did you mean 'CoLA'"),
     ],
 )
@@ -324,7 +415,9 @@ def test_wrong_parameters_of_table_1(values, message):
 def test_a_model_refuses_a_cut_of_another_kind():
     told = "cut to 9 heads: keep 1 to 4"
     with torch.device("meta"), pytest.raises(ValueError, match=told):
-        operate(classifier(shape("paper", "electra"), layers=1), {"op": "cut", "heads": 9})
+        operate(
+            classifier(shape("paper", "electra"), layers=1), {"op": "cut", "heads": 9}
+        )
 
 
 # ---- claims ----

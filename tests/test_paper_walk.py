@@ -1,12 +1,12 @@
-"""The profile `paper` walked on stand-ins: its own Specs of every page, made and rendered.
+"""The profile `paper` walked on stand-ins: its own Specs of every page, made and
+rendered.
 
-Data are a few generated rows of tasks in the official layouts. Checkpoints are tiny random encoders
-under the real names. What costs time alone (epochs, tokens, seeds, turns of a clock) is cut where a
-step begins, so that the Specs stay the paper's. Of each grid every kind of row is made, on one
-task, and for every task two rows (`fewer`); the other rows are missing, as they are on the pages of
-a reader who stops half-way. GLUE's tasks are those of THREE. Method notebooks have no Specs, and
-are left out.
-"""
+Data are a few generated rows of tasks in the official layouts. Checkpoints are tiny
+random encoders under the real names. What costs time alone (epochs, tokens, seeds,
+turns of a clock) is cut where a step begins, so that the Specs stay the paper's. Of
+each grid every kind of row is made, on one task, and for every task two rows (`fewer`);
+the other rows are missing, as they are on the pages of a reader who stops half-way.
+GLUE's tasks are those of THREE. Method notebooks have no Specs, and are left out."""
 
 import contextlib
 import io
@@ -43,7 +43,8 @@ from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, gr
 from lib.steps import latency, maps, predict, pretrain, warming
 from lib.train import learn
 
-# Tasks of GLUE's tables here: three classes and two development sets; scores; two classes.
+# Tasks of GLUE's tables here: three classes and two development sets; scores; two
+# classes.
 THREE = ("MNLI", "STS-B", "CoLA")
 # Epochs of every run at most. BERMo's ramps need theirs, and a search needs two steps.
 EPOCHS = {"bermo": None, "nas": 2, "ghostbert": 1, "efficientbert": 1}
@@ -53,7 +54,8 @@ HUB = {"train": "train", "dev": "validation", "test": "test"}
 # Tasks without generated rows of their own.
 TWINS = dict.fromkeys(("MNLI", "MRPC", "QQP", "QNLI", "STS-B", "WNLI"), "RTE")
 TWINS |= {"SST-2": "CoLA"}
-# Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
+# Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others
+# deep.
 SIZES = {
     "bert-base-uncased": ("bert", 12, 4, 48),
     "roberta-base": ("roberta", 12, 2, 48),
@@ -62,12 +64,18 @@ SIZES = {
     "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
     "bert-mini": ("bert", 4, 2, 48),
 }
-HIDDEN, POSITIONS, TOKENS, SPAN = 24, 514, 48, Span(stride=16, max_query=16, max_answer=12)
+HIDDEN, POSITIONS, TOKENS, SPAN = (
+    24,
+    514,
+    48,
+    Span(stride=16, max_query=16, max_answer=12),
+)
 
 
 # ---- stand-ins
 def tasks(root, patch):
-    """Rows of every task in the official layouts; the test rows of GLUE without labels."""
+    """Rows of every task in the official layouts; the test rows of GLUE without
+    labels."""
 
     def fetched(name, source, found):
         patch.setattr(datasets, "load_dataset", lambda *_: found)
@@ -104,14 +112,20 @@ def tasks(root, patch):
         for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test")):
             for text, y in zip(made[split].a, made[split].y % classes, strict=True):
                 lines.append(f"{mark}\t{task.labels[y]}\t{text}\n")
-        (root / "probing" / read.LAYOUTS[name]["files"]["all"]).write_text("".join(lines))
+        (root / "probing" / read.LAYOUTS[name]["files"]["all"]).write_text(
+            "".join(lines)
+        )
 
 
 def squad_file(rows, split):
     """Rows as a file of SQuAD has them, a passage for each question."""
     paragraphs = []
-    for i, (question, text, answers) in enumerate(zip(rows.a, rows.b, rows.answers, strict=True)):
-        found = [{"text": answer, "answer_start": text.index(answer)} for answer in answers]
+    for i, (question, text, answers) in enumerate(
+        zip(rows.a, rows.b, rows.answers, strict=True)
+    ):
+        found = [
+            {"text": answer, "answer_start": text.index(answer)} for answer in answers
+        ]
         asked = {"id": f"{split}-{i}", "question": question, "answers": found}
         paragraphs.append({"context": text, "qas": [asked]})
     return {"data": [{"title": "", "paragraphs": paragraphs}]}
@@ -148,7 +162,9 @@ def stand_ins(tmp_path_factory):
         )
     images(root / "mnist")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(toy, "ROWS", {task: SPECIAL.get(task, ROWS) for task in toy.TASKS})
+        patch.setattr(
+            toy, "ROWS", {task: SPECIAL.get(task, ROWS) for task in toy.TASKS}
+        )
         tasks(root, patch)
     return root
 
@@ -192,11 +208,14 @@ def perform(page):
             continue
         source = cell.source
         if "parameters" in cell.metadata.get("tags", []):
-            source += "\n" + "\n".join(f"{name} = {value!r}" for name, value in page.values.items())
+            source += "\n" + "\n".join(
+                f"{name} = {value!r}" for name, value in page.values.items()
+            )
         with capture_output() as shown:
             result = shell.run_cell(source)
         cell.outputs = [
-            nbformat.v4.new_output("display_data", data=each.data) for each in shown.outputs
+            nbformat.v4.new_output("display_data", data=each.data)
+            for each in shown.outputs
         ]
         if error := result.error_before_exec or result.error_in_exec:
             said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
@@ -221,19 +240,30 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     for module in (executors, backends):
         monkeypatch.setattr(module, "Local", Here)
     monkeypatch.setattr(sheet, "execute", perform)
-    # Stand-ins learn nothing in so few steps. What is asked is whether pages compare and draw them.
-    monkeypatch.setattr(compare, "level", lambda run, column: compare.Level(100.0, 0.0, False))
+    # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
+    # and draw them.
+    monkeypatch.setattr(
+        compare, "level", lambda run, column: compare.Level(100.0, 0.0, False)
+    )
     monkeypatch.setattr(notebook, "list_specs", fewer)
-    monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
+    monkeypatch.setattr(
+        report.Book, "publish", partialmethod(last, report.Book.publish)
+    )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in lists.lines(f"{paper}/claims"):  # What is printed is held to the uncut profile.
+    for row in lists.lines(
+        f"{paper}/claims"
+    ):  # What is printed is held to the uncut profile.
         if row["check"]:
             checks.value(paper, row["check"])
-    monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for
-    CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
+    monkeypatch.setitem(
+        grids.UNSEEN, "mini", {}
+    )  # the small profile's runs are only looked for
+    CUTS[paper](
+        lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch
+    )
     yield
     InteractiveShell.clear_instance()
     forget()
@@ -251,8 +281,8 @@ def fewer(*grids):
 
 
 def some(grids):
-    """The Specs of each kind of row (all its labels but task, file and seed) once, and of two rows
-    of each task."""
+    """The Specs of each kind of row (all its labels but task, file and seed) once, and
+    of two rows of each task."""
     kept, kinds, tasks = {}, set(), Counter()
     for row in grids.get("grid", []):
         labels = {name: str(value) for name, value in row.items() if name != "spec"}
@@ -265,7 +295,8 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.page.report.Book.publish, which writes every card every two seconds: at the end."""
+    """As lib.page.report.Book.publish, which writes every card every two seconds: at
+    the end."""
     if not book.working:
         publish(book)
 
@@ -321,7 +352,8 @@ def cut_bermo(at_paper, patch):
     rows = {name: SPECIAL.get(name, ROWS)["train"] for name in bermo.EXAMPLES["paper"]}
     at_paper(bermo.EXAMPLES, rows)
     at_paper(
-        bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()}
+        bermo.WARMUPS,
+        {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()},
     )
 
 
@@ -335,11 +367,21 @@ def cut_efficientbert(at_paper, patch):
     at_paper(efficientbert.SPAN, SPAN)
     family, heads, layers, neurons = SIZES["bert-base-uncased"]
     small = Shape(
-        family, layers, HIDDEN, heads, neurons, len(grammar.vocabulary()), POSITIONS, 2, HIDDEN
+        family,
+        layers,
+        HIDDEN,
+        heads,
+        neurons,
+        len(grammar.vocabulary()),
+        POSITIONS,
+        2,
+        HIDDEN,
     )
     whole = efficientbert.shape
     patch.setattr(
-        efficientbert, "shape", lambda name, *kind: small if name == "paper" else whole(name, *kind)
+        efficientbert,
+        "shape",
+        lambda name, *kind: small if name == "paper" else whole(name, *kind),
     )
     patch.delitem(efficientbert.LIMITS, "paper")
     at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
@@ -347,7 +389,10 @@ def cut_efficientbert(at_paper, patch):
     at_paper(efficientbert.BRIEF, 20)
     at_paper(efficientbert_search.PART, (12, 4))
     at_paper(efficientbert_search.HELD_OUT, 4)
-    at_paper(efficientbert_search.BUDGET, {"stage1": 4, "stage2": 4, "stage3": 6, "single": 4})
+    at_paper(
+        efficientbert_search.BUDGET,
+        {"stage1": 4, "stage2": 4, "stage3": 6, "single": 4},
+    )
     at_paper(efficientbert_search.LEARN, (2, 1))
     at_paper(efficientbert_search.CANDIDATES, 3)  # the fewest that its figure draws
 
@@ -380,7 +425,11 @@ def check(page):
         for name, how in body["runs"].items()
         if how not in ("made here", "recorded", "missing")
     ]
-    tables = {name: pd.read_csv(folder / name) for name in body["files"] if name.endswith(".csv")}
+    tables = {
+        name: pd.read_csv(folder / name)
+        for name in body["files"]
+        if name.endswith(".csv")
+    }
     wrong += [
         f"{page.stem}: {name} shows nothing"
         for name, table in tables.items()
@@ -399,21 +448,28 @@ def check(page):
     made = [name for name in made if not name.endswith(".figure.csv")]
     shown = text.count("<figure")
     if not made or shown < len(made):
-        wrong.append(f"{page.stem}: {shown} figures and tables shown of {len(made)} made")
+        wrong.append(
+            f"{page.stem}: {shown} figures and tables shown of {len(made)} made"
+        )
     return wrong
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", CUTS)
 def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
-    # Methods train toys, and front pages and what matters in a search show records: here are none.
+    # Methods train toys, and front pages and what matters in a search show records:
+    # here are none.
     without = ("_00_method", "_01_summary", "_s70_what_matters")
-    pages = [p.stem for p in notebook.find([f"{paper}_*"]) if not p.stem.endswith(without)]
+    pages = [
+        p.stem for p in notebook.find([f"{paper}_*"]) if not p.stem.endswith(without)
+    ]
     began, busy = time.monotonic(), time.process_time()
     failed = command.main(["run", *pages, "--profile", "paper"])
     with capsys.disabled():
         seconds = time.monotonic() - began, time.process_time() - busy
-        print(f"\n{paper}: {len(pages)} pages in {seconds[0]:.0f} s, {seconds[1]:.0f} s of a core")
+        print(
+            f"\n{paper}: {len(pages)} pages in {seconds[0]:.0f} s, {seconds[1]:.0f} s of a core"
+        )
     said = capsys.readouterr().out
     wrong = [line for page in notebook.find(pages) for line in check(page)]
     assert not failed and not wrong, "\n".join([*wrong, said[-8000:]])

@@ -1,4 +1,5 @@
-"""Papermill alone, as the README calls it: a notebook with knobs ends, and shows no widget."""
+"""Papermill alone, as the README calls it: a notebook with knobs ends, and shows no
+widget."""
 
 import json
 import os
@@ -20,10 +21,21 @@ def test_a_notebook_with_knobs_ends_each_time(tmp_path, times):
     assert "artefact.explore(" in notebook.cells(path)["explore"]
     env = os.environ | {"FIGURES_ROOT": str(tmp_path / "figures")}
     env.pop(notebook.BATCH, None)
-    words = [sys.executable, "-m", "papermill", str(path), str(out), "-p", "profile", "toy"]
+    words = [
+        sys.executable,
+        "-m",
+        "papermill",
+        str(path),
+        str(out),
+        "-p",
+        "profile",
+        "toy",
+    ]
     for _ in range(times):
         out.unlink(missing_ok=True)
-        done = subprocess.run(words, capture_output=True, timeout=PATIENCE, env=env, cwd=paths.ROOT)
+        done = subprocess.run(
+            words, capture_output=True, timeout=PATIENCE, env=env, cwd=paths.ROOT
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         body = json.loads(out.read_text())
         assert "application/vnd.jupyter.widget" not in out.read_text()

@@ -9,13 +9,19 @@ from lib.page import plot
 
 
 def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
-    points = pd.DataFrame({"cost": [1.0, 1.01, 4.0], "score": [80.0, 80.1, 82.0]}, list("abc"))
+    points = pd.DataFrame(
+        {"cost": [1.0, 1.01, 4.0], "score": [80.0, 80.1, 82.0]}, list("abc")
+    )
     figure, (axis,) = plot.panels(["Cost"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plot.label_points(axis, points, "cost", "score")
     boxes = [text.get_window_extent() for text in axis.texts if text.get_text()]
-    assert [text.get_text() for text in axis.texts if text.get_text()] == ["a", "b", "c"]
+    assert [text.get_text() for text in axis.texts if text.get_text()] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert not any(a.overlaps(b) for a in boxes for b in boxes if a is not b)
 
 
@@ -31,7 +37,8 @@ def test_a_title_has_the_ends_of_labelled_curves():
 
 
 def test_a_figure_without_axes_tells_its_titles():
-    """Drawings have no axes, and some titles stand at the left: both are what a listener hears."""
+    """Drawings have no axes, and some titles stand at the left: both are what a
+    listener hears."""
     figure, (one, two) = plt.subplots(1, 2)
     one.set_title("a layer")
     one.axis("off")

@@ -1,8 +1,9 @@
-"""Comparisons with a known effect, drawn and judged: false words are rare, true effects are found.
+"""Comparisons with a known effect, drawn and judged: false words are rare, true effects
+are found.
 
-Examples that are hard are hard for all runs, and seeds differ by SPREAD points. Comparison i is
-drawn from the seed [7, i], so comparisons of several effects share their draws.
-"""
+Examples that are hard are hard for all runs, and seeds differ by SPREAD points.
+Comparison i is drawn from the seed [7, i], so comparisons of several effects share
+their draws."""
 
 from collections import Counter
 from itertools import product
@@ -15,7 +16,11 @@ from lib.measure.cells import cell
 from lib.measure.claims import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
 from lib.measure.stats import Pair, paired_difference
 
-ROWS, LEVEL, SHARED = 872, 0.90, 0.95  # of SST-2: intervals of three seeds are 3 points wide
+ROWS, LEVEL, SHARED = (
+    872,
+    0.90,
+    0.95,
+)  # of SST-2: intervals of three seeds are 3 points wide
 SPREAD = 0.6  # points between seeds, as in the trials on SST-2
 
 
@@ -28,8 +33,13 @@ def estimates(rng, effects, seeds, tasks):
     for task in map(str, range(tasks)):
         ease = np.sqrt(SHARED) * rng.standard_normal(ROWS)
         for seed in range(seeds):
-            shifts = rng.normal(0, SPREAD / np.sqrt(2), len(effects) + 1) + (0.0, *effects)
-            scores = ease + np.sqrt(1 - SHARED) * rng.standard_normal((len(shifts), ROWS))
+            shifts = rng.normal(0, SPREAD / np.sqrt(2), len(effects) + 1) + (
+                0.0,
+                *effects,
+            )
+            scores = ease + np.sqrt(1 - SHARED) * rng.standard_normal(
+                (len(shifts), ROWS)
+            )
             right = scores < norm.ppf(LEVEL + shifts / 100)[:, None]
             baseline, *methods = right.astype(int)
             for group, said in zip(pairs, methods, strict=True):
@@ -51,7 +61,10 @@ def most(times):
     return 0.025 + 3 * np.sqrt(0.025 / times)
 
 
-MANY = [40, pytest.param(1000, marks=pytest.mark.slow)]  # 1,000 take two minutes of a core
+MANY = [
+    40,
+    pytest.param(1000, marks=pytest.mark.slow),
+]  # 1,000 take two minutes of a core
 
 
 @pytest.mark.parametrize("times", MANY)
@@ -66,7 +79,9 @@ def test_false_words_are_rare(seeds, tasks, times):
 @pytest.mark.parametrize("effect", [1.0, 2.5])
 def test_no_such_effect_is_rare_where_the_printed_effect_is_true(effect, times):
     shares = words(effect, 3, 1, times, printed=effect)
-    assert shares.get(NO_EFFECT, 0) < most(times) and shares.get(OPPOSITE, 0) < most(times), shares
+    assert shares.get(NO_EFFECT, 0) < most(times) and shares.get(OPPOSITE, 0) < most(
+        times
+    ), shares
 
 
 def test_a_printed_effect_that_is_not_there_is_shut_out():

@@ -26,17 +26,23 @@ def test_it_predicts_the_test_rows_of_its_model(make):
     right = told | {"digest": data.digest({"rows": split})}
     run = make(Spec("predict", right, {"model": MODEL}))
     found = run.arrays("test")
-    assert np.array_equal(found["labels"], split.y) and np.array_equal(found["index"], split.index)
+    assert np.array_equal(found["labels"], split.y) and np.array_equal(
+        found["index"], split.index
+    )
     score = np.mean(found["logits"].argmax(1) == split.y)
     assert run.metrics == {"test_rows": len(split), "accuracy": pytest.approx(score)}
-    with pytest.raises(ValueError, match="the test file has digest .*; this run is of 0: put"):
+    with pytest.raises(
+        ValueError, match="the test file has digest .*; this run is of 0: put"
+    ):
         make(Spec("predict", told | {"digest": "0"}, {"model": MODEL}))
 
 
 # ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
-    rows = notebook.planned(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", {})["grid"]
+    rows = notebook.planned(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", {})[
+        "grid"
+    ]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}
 
 
@@ -52,7 +58,9 @@ GOLDEN = {  # parameters, FLOPs
 
 
 def test_the_counts(counted):
-    found = {name: (each["parameters"], each["flops"]) for name, each in counted.items()}
+    found = {
+        name: (each["parameters"], each["flops"]) for name, each in counted.items()
+    }
     assert found == GOLDEN
 
 
@@ -61,16 +69,18 @@ def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     shape = cost.SHAPES[name.lower().replace("bert", "bert-")]
     assert counted[name]["parameters"] == cost.parameters(shape)
     assert counted[name]["flops"] == cost.flops(shape, 128)
-    assert counted[name]["parameters"] - counted[name]["encoder_parameters"] == 2 * shape.hidden + 2
+    assert (
+        counted[name]["parameters"] - counted[name]["encoder_parameters"]
+        == 2 * shape.hidden + 2
+    )
 
 
 @pytest.mark.parametrize(
     "name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)]
 )
 def test_mobilebert_by_hand(name, width, networks, counted):
-    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck
-    of their own, and its values read all 512.
-    """
+    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a
+    bottleneck of their own, and its values read all 512."""
     t, h, b = 128, 512, 128
     necks = h * b * (2 if width == h else 1) + b * h
     layer = necks + 3 * b * b + width * b + networks * 2 * b * h
@@ -80,18 +90,22 @@ def test_mobilebert_by_hand(name, width, networks, counted):
 
 def test_which_quoted_figures_are_met(counted):
     table = published.table("ghostbert", "table2")
-    printed = table.assign(Model=table["Model"].str.split(r" \(", regex=True).str[0]).set_index(
-        "Model"
-    )
+    printed = table.assign(
+        Model=table["Model"].str.split(r" \(", regex=True).str[0]
+    ).set_index("Model")
     met = {
         name: (
             cost.shown(found["flops"], "GFLOPs") == str(printed["FLOPs(G)"][name]),
-            cost.shown(found["parameters"], "M params") == str(printed["#params(M)"][name]),
+            cost.shown(found["parameters"], "M params")
+            == str(printed["#params(M)"][name]),
         )
         for name, found in counted.items()
     }
     assert met == {
-        "TinyBERT6": (False, True),  # 11.3 takes the convention with a head on every token
+        "TinyBERT6": (
+            False,
+            True,
+        ),  # 11.3 takes the convention with a head on every token
         "TinyBERT4": (True, False),
         "ConvBERT-medium": (False, False),
         "ConvBERT-small": (False, False),
@@ -109,5 +123,9 @@ def test_which_quoted_figures_are_met(counted):
         counted["MobileBERT"]["flops"] + head,
     ):
         assert f"{value / 1e9:.3f} G" in told
-    for value in (medium["encoder_parameters"], small["encoder_parameters"], small["parameters"]):
+    for value in (
+        medium["encoder_parameters"],
+        small["encoder_parameters"],
+        small["parameters"],
+    ):
         assert f"{value / 1e6:.3f} M" in told

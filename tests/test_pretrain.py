@@ -16,30 +16,44 @@ from lib.steps import pretrain as step
 from lib.train import loop
 from lib.train.batches import collate, encode
 
-TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1)
+TRAIN = Train(
+    epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1
+)
 CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}
 
 
 def test_identities():
     assert families("toy") == ("bert",) and toy_backbone().id == "ed7de587321a"
-    assert untrained().args == {k: v for k, v in toy_backbone().args.items() if k != "train"}
+    assert untrained().args == {
+        k: v for k, v in toy_backbone().args.items() if k != "train"
+    }
 
 
 def test_the_loss_falls(runs):
     lines = losses_of(runs["bert"])
     assert lines[-1]["loss"] < lines[0]["loss"]
-    assert {"masked", "next"} < lines[0].keys() and runs["bert"].metrics["passages"] == 80
+    assert {"masked", "next"} < lines[0].keys() and runs["bert"].metrics[
+        "passages"
+    ] == 80
 
 
 def test_what_is_saved_is_an_encoder(runs):
     model, tokenizer = backbone.load(runs["bert"].model)
     assert type(model).__name__ == "BertForPreTraining" and surgery(model) == []
-    assert runs["bert"].metrics["parameters"] == sum(p.numel() for p in model.parameters())
-    classifier, _ = backbone.headed(runs["bert"].model, "SequenceClassification", 2, 0.0, 0)
+    assert runs["bert"].metrics["parameters"] == sum(
+        p.numel() for p in model.parameters()
+    )
+    classifier, _ = backbone.headed(
+        runs["bert"].model, "SequenceClassification", 2, 0.0, 0
+    )
     made = Shape("bert", 1, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
     assert sum(p.numel() for p in classifier.parameters()) == parameters(made)
     whole = shape("toy")
-    assert (whole.heads, whole.positions, whole.types) == (made.heads, made.positions, made.types)
+    assert (whole.heads, whole.positions, whole.types) == (
+        made.heads,
+        made.positions,
+        made.types,
+    )
     trained, other = (parts.base(each).state_dict() for each in (model, classifier))
     assert all(torch.equal(trained[k], v) for k, v in other.items() if k in trained)
     told = tokenizer.convert_ids_to_tokens(
@@ -63,10 +77,14 @@ def test_masks_hide_words_and_never_the_ends(tokenizer):
     ids[:, 0] = tokenizer.cls_token_id
     options = {"share": 1.0, "hidden": 0.5, "replaced": 0.3}
     found, wanted, chosen = step.mask({"input_ids": ids}, tokenizer, options)
-    assert chosen[:, 1:].all() and not chosen[:, 0].any() and set(wanted.tolist()) == {9}
+    assert (
+        chosen[:, 1:].all() and not chosen[:, 0].any() and set(wanted.tolist()) == {9}
+    )
     inner = found["input_ids"][:, 1:]
     assert torch.equal(found["input_ids"][:, 0], ids[:, 0])
-    hidden, kept = ((inner == each).float().mean() for each in (tokenizer.mask_token_id, 9))
+    hidden, kept = (
+        (inner == each).float().mean() for each in (tokenizer.mask_token_id, 9)
+    )
     assert 0.45 < hidden < 0.55 and 0.15 < kept < 0.25
 
 

@@ -1,4 +1,5 @@
-"""The mini protocol: its Specs are fixed, and pages ask for the very runs that claims rest on."""
+"""The mini protocol: its Specs are fixed, and pages ask for the very runs that claims
+rest on."""
 
 from lib.core.spec import ancestry
 from lib.measure import compare
@@ -11,14 +12,17 @@ TRIALS = lists.lines("trials")
 
 
 def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
-    """F2 differs from G1 in the rows alone, F3 from N1 in the steps of the search alone."""
+    """F2 differs from G1 in the rows alone, F3 from N1 in the steps of the search
+    alone."""
     ours, theirs = ({row["spec"] for row in own(name)} for name in ("F2", "G1"))
     distils = [spec.inputs["start"] for spec in ours]
     assert all("augmented" in spec.inputs for spec in distils) and not ours & theirs
     plain = [spec.inputs["start"].args for spec in theirs]
     assert all(spec.args in plain for spec in distils)
     ours, theirs = own("F3"), own("N1")
-    shared = [row["model"] for row in ours if row["spec"] in [each["spec"] for each in theirs]]
+    shared = [
+        row["model"] for row in ours if row["spec"] in [each["spec"] for each in theirs]
+    ]
     assert set(shared) == {"10 % Random"} and len(shared) == len(ours) // 2
     long, usual = (
         {
@@ -44,21 +48,26 @@ def test_central_claims_have_their_tasks_and_their_planned_seeds():
 
 def test_each_task_of_mini_counts_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(compare, "pairs", lambda rows, method, baseline, of: seen.append(of))
+    monkeypatch.setattr(
+        compare, "pairs", lambda rows, method, baseline, of: seen.append(of)
+    )
     for scale in ("mini", "paper"):
         compare.difference(None, "a", "b", grids.metrics(scale, nas.COLUMNS))
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
 
 
 def test_trials_have_seeds_that_no_claim_has():
-    planned = {n for line in lists.claims().values() for n in parse_seeds(line["seeds"])}
+    planned = {
+        n for line in lists.claims().values() for n in parse_seeds(line["seeds"])
+    }
     tried = {int(row["seed"]) for row in TRIALS if row["seed"]}
     assert tried and min(tried) >= 90 and not tried & planned
     assert set(range(10, 20)).isdisjoint(tried)
 
 
 def test_the_second_task_is_the_one_that_the_rule_takes():
-    """Its teacher comes 0.6 of the way from chance to what GhostBERT prints for BERT-base."""
+    """Its teacher comes 0.6 of the way from chance to what GhostBERT prints for
+    BERT-base."""
     printed = published.table("ghostbert", "table1").iloc[0]
     rows = [row for row in TRIALS if row["question"] == "second task"]
     assert [row["task"] for row in rows] == ["CoLA", "MRPC", "STS-B"]
@@ -67,24 +76,38 @@ def test_the_second_task_is_the_one_that_the_rule_takes():
         share = (float(row["score"]) - least) / (printed[row["task"]] - least)
         assert row["why"].startswith(f"{share:.2f} of the way")
         assert (
-            (share >= 0.6) == (row["passes"] == "yes") == (row["task"] == frontier.TASKS["mini"][1])
+            (share >= 0.6)
+            == (row["passes"] == "yes")
+            == (row["task"] == frontier.TASKS["mini"][1])
         )
 
 
 def test_trials_on_development_rows_are_those_that_are_told():
-    """No claim rests on them: they set STEPS, and try a landing that no recorded search has."""
+    """No claim rests on them: they set STEPS, and try a landing that no recorded search
+    has."""
     dev = {"SST-2": "872", "STS-B": "1500"}
     rows = [row for row in TRIALS if row["rows"] == dev.get(row["task"])]
     assert {row["question"] for row in rows} == {"steps of few rows", "N4"}
-    taken = {row["setting"] for row in rows if row["passes"] == "yes" and row["question"] != "N4"}
+    taken = {
+        row["setting"]
+        for row in rows
+        if row["passes"] == "yes" and row["question"] != "N4"
+    }
     assert taken == {f"640 rows, {grids.S.STEPS} steps"}
     text = (published.PUBLISHED / "protocol.md").read_text()
-    assert len(rows) == 12 and "twelve later trials were scored on development rows" in text
+    assert (
+        len(rows) == 12
+        and "twelve later trials were scored on development rows" in text
+    )
     searches = [
-        spec for id in ("N1", "N4", "N9") for spec in ancestry([row["spec"] for row in own(id)])
+        spec
+        for id in ("N1", "N4", "N9")
+        for spec in ancestry([row["spec"] for row in own(id)])
     ]
     gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
-    assert gates and ("steps", 0.0) not in {(g["landing"], g.get("memory", 0.0)) for g in gates}
+    assert gates and ("steps", 0.0) not in {
+        (g["landing"], g.get("memory", 0.0)) for g in gates
+    }
 
 
 def test_the_level_of_a_whole_model_is_that_of_its_trial():
@@ -92,5 +115,7 @@ def test_the_level_of_a_whole_model_is_that_of_its_trial():
     passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
     base = [row for row in lists.lines("trials_base") if row["model"] == "Plain"]
     for scale, lines in (("mini", passed), ("base", base)):
-        levels = {row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"}
+        levels = {
+            row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"
+        }
         assert grids.LEVEL[scale] == levels

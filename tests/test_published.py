@@ -47,8 +47,12 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
 def test_corrections_are_lines_for_the_places_that_they_name():
     wrong = published.corrections("efficientbert", "table03")[1]
     kept = published.corrections("ghostbert", "table9")[0]
-    assert wrong.startswith("NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 ")
-    assert kept.startswith("1/12 k=5, Avg.: printed 74.2; kept as printed;") and kept.endswith(".")
+    assert wrong.startswith(
+        "NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 "
+    )
+    assert kept.startswith(
+        "1/12 k=5, Avg.: printed 74.2; kept as printed;"
+    ) and kept.endswith(".")
     both = published.corrections("efficientbert", "table02", "table04")
     heads = [line.split(",")[0] for line in both]  # a line of several places comes once
     assert heads == ["EfficientBERT++", "own models"]
@@ -79,14 +83,22 @@ def test_every_correction_stands_on_a_page(paper):
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
     if paper == "nas":  # which shows the corrections of its table itself
         shown |= set(re.findall(r'show_tested\(page, "(table\d+)_', text))
-    for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)["table"]:
-        assert not shown.isdisjoint(row.split("; ")), f"corrections of {row} stand on no page"
+    for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)[
+        "table"
+    ]:
+        assert not shown.isdisjoint(row.split("; ")), (
+            f"corrections of {row} stand on no page"
+        )
 
 
 def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     labels = ["Pruning Approach", "Model"]
-    rename = dict(rename=lambda name: name.removesuffix("_BASE"), columns={"QQP F1": "F1"})
-    row = published.rows("bermo", "table04_pruning_methods", labels, **rename)["L0 · BERMo"]
+    rename = dict(
+        rename=lambda name: name.removesuffix("_BASE"), columns={"QQP F1": "F1"}
+    )
+    row = published.rows("bermo", "table04_pruning_methods", labels, **rename)[
+        "L0 · BERMo"
+    ]
     assert row["published", "QQP Remaining %"] == 5.5
     assert ("published", "F1") in row and ("published", "Model") not in row
 
@@ -106,8 +118,12 @@ def test_misses_are_told_by_place():
         "After V",
     }
     every = published.misses("nas")
-    assert {miss["table"] for miss in every} > {"text 7.2"} and all(m["reason"] for m in every)
-    with pytest.raises(ValueError, match="place of published misses of ghostbert: 'table4'"):
+    assert {miss["table"] for miss in every} > {"text 7.2"} and all(
+        m["reason"] for m in every
+    )
+    with pytest.raises(
+        ValueError, match="place of published misses of ghostbert: 'table4'"
+    ):
         published.misses("ghostbert", "table4")
 
 
@@ -115,15 +131,21 @@ def test_misses_are_told_by_place():
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
     told = published.deviations(paper)
     assert list(told) == ["toy", "mini", "base", "paper"]
-    assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(told["mini"])
+    assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(
+        told["mini"]
+    )
     assert not any("1/256" in line for line in told["paper"])
     assert all(len(set(lines)) == len(lines) > 2 for lines in told.values())
-    assert any("MNLI, QQP and QNLI" in line and "never judged" in line for line in told["base"])
+    assert any(
+        "MNLI, QQP and QNLI" in line and "never judged" in line for line in told["base"]
+    )
 
 
 def test_deviations_have_parts():
     told = published.deviations("nas", "digits")
-    assert "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
+    assert (
+        "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
+    )
 
 
 def test_trainings_of_four_scales_stand_in_one_table():

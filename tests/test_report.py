@@ -56,7 +56,9 @@ PLACES = {
     "RUNS_ROOT": "runs",
     "RECORDS_ROOT": "records",
 }
-PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
+PARAMETERS = (
+    'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
+)
 
 
 def write(folder, name, *artefact, grid=GRID):
@@ -75,7 +77,12 @@ def write(folder, name, *artefact, grid=GRID):
     ]
     body = {
         "cells": [
-            {"cell_type": kind, "id": str(i), "metadata": {"tags": [tag]}, "source": text}
+            {
+                "cell_type": kind,
+                "id": str(i),
+                "metadata": {"tags": [tag]},
+                "source": text,
+            }
             for i, (tag, text, kind) in enumerate(cells)
         ],
         "metadata": {},
@@ -87,14 +94,16 @@ def write(folder, name, *artefact, grid=GRID):
 
 @pytest.fixture(scope="module")
 def workbook(tmp_path_factory):
-    """A workbook of three notebooks, of which one kills its worker and one its kernel, once; and
-    the command line in it.
-    """
+    """A workbook of three notebooks, of which one kills its worker and one its kernel,
+    once; and the command line in it."""
     root = tmp_path_factory.mktemp("workbook")
     (root / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
     write(
-        root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "parent_process"), table
+        root / "notebooks",
+        "ghostbert_t97_worker",
+        KILL.replace("PROCESS", "parent_process"),
+        table,
     )
     write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
     write(
@@ -104,13 +113,24 @@ def workbook(tmp_path_factory):
         table,
     )
     places = PLACES | {"MARK": "mark", "TMPDIR": "tmp"}
-    env = os.environ | {variable: str(root / folder) for variable, folder in places.items()}
+    env = os.environ | {
+        variable: str(root / folder) for variable, folder in places.items()
+    }
     (root / "tmp").mkdir()
 
     lib = Commands(env)
     assert lib("tidy").returncode == 0  # these are the committed notebooks
-    words = [sys.executable, "-m", "lib", "run", "--profile", "toy"]  # the first one as users do
-    first = subprocess.run(words, capture_output=True, text=True, cwd=paths.ROOT, env=env)
+    words = [
+        sys.executable,
+        "-m",
+        "lib",
+        "run",
+        "--profile",
+        "toy",
+    ]  # the first one as users do
+    first = subprocess.run(
+        words, capture_output=True, text=True, cwd=paths.ROOT, env=env
+    )
     yield root, lib, (first, lib("run", "--profile", "toy"))
     lib.close()
 
@@ -119,7 +139,10 @@ def test_a_killed_kernel_or_worker_is_told_and_costs_only_its_own_page(workbook)
     root, _, (first, _) = workbook
     assert first.returncode == 1 and "3 runs to make" in first.stdout, first.stderr
     assert re.search(r"failed   ghostbert_t99_killed: the kernel died", first.stdout)
-    assert "failed   ghostbert_t97_worker: its worker was killed; run it again" in first.stdout
+    assert (
+        "failed   ghostbert_t97_worker: its worker was killed; run it again"
+        in first.stdout
+    )
     assert "made     " in first.stdout and "ghostbert_t98_fine.html" in first.stdout
 
 
@@ -137,14 +160,24 @@ def test_the_next_command_makes_only_what_is_missing(workbook):
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
 def test_a_browser_shows_what_was_planted_and_runs_none_of_it(workbook):
-    """In a table's cells, names, caption and notes, in a figure, in output; in an error below."""
+    """In a table's cells, names, caption and notes, in a figure, in output; in an error
+    below."""
     page = seen(workbook[0] / "figures" / "toy" / "ghostbert_t98_fine.html")
-    assert page.count("&lt;script&gt;") >= 6 and "Test ghostbert_t98_fine</title>" in page
+    assert (
+        page.count("&lt;script&gt;") >= 6 and "Test ghostbert_t98_fine</title>" in page
+    )
 
 
 def seen(page):
     """The document that a browser makes of a page, after its scripts have run."""
-    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
+    words = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=120).stdout
     assert "</html>" in shown and f"<title>{RAN}" not in shown
     return shown
@@ -170,7 +203,9 @@ def test_no_page_names_a_folder_of_this_machine(workbook):
         if path.suffix not in (".png", ""):
             body = path.read_text()
             if path.suffix == ".ipynb":  # its cells are as the notebook has them
-                body = json.dumps([cell.get("outputs") for cell in json.loads(body)["cells"]])
+                body = json.dumps(
+                    [cell.get("outputs") for cell in json.loads(body)["cells"]]
+                )
             assert not [place for place in places if place in body], path
 
 
@@ -187,10 +222,18 @@ def test_artefacts_are_whole_and_pages_need_no_network_and_link_to_each_other(wo
         assert not re.search(r"""(src|href)=["'](https?:)?//""", text), page.name
         assert "<script" not in text
         assert not re.search(r"<th(?=[ >])(?! scope=)", text), page.name
-        assert "http-equiv" not in text and 'href="index.html"' in text  # nothing is at work
-        assert 'href="#main"' in text and "<main id=" in text and "prefers-color-scheme" in text
+        assert (
+            "http-equiv" not in text and 'href="index.html"' in text
+        )  # nothing is at work
+        assert (
+            'href="#main"' in text
+            and "<main id=" in text
+            and "prefers-color-scheme" in text
+        )
         levels = [int(level) for level in re.findall(r"<h(\d)", text)]
-        assert levels[0] == 1 and all(b - a < 2 for a, b in zip(levels, levels[1:], strict=False))
+        assert levels[0] == 1 and all(
+            b - a < 2 for a, b in zip(levels, levels[1:], strict=False)
+        )
     index = (folder / "index.html").read_text()
     assert 'alt=""' not in index
     wanted = ("ghostbert_t98_fine.html", "ghostbert_t99_killed.html", "toy profile")
@@ -198,13 +241,19 @@ def test_artefacts_are_whole_and_pages_need_no_network_and_link_to_each_other(wo
 
 
 def files_of(folder):
-    """{name: bytes} of the files of a folder of pages, but for the indices of all pages."""
-    every = {path for path in folder.rglob("*") if path.is_file() and path.name != "index.html"}
+    """{name: bytes} of the files of a folder of pages, but for the indices of all
+    pages."""
+    every = {
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "index.html"
+    }
     return {str(path.relative_to(folder)): path.read_bytes() for path in every}
 
 
 def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook):
-    """Of a parameter, and of another cell; put back, the standard page is up to date."""
+    """Of a parameter, and of another cell; put back, the standard page is up to
+    date."""
     root, lib, _ = workbook
     path = root / "notebooks" / "ghostbert_t98_fine.ipynb"
     whole, before = path.read_text(), files_of(root / "figures" / "toy")
@@ -216,7 +265,9 @@ def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook)
         done = lib("run", "t98", "--profile", "toy")
         path.write_text(whole)
         assert done.returncode == 0, done.stdout + done.stderr
-    pages = sorted((root / "figures/scratch/ghostbert_t98_fine").glob("*/ghostbert_t98_fine.html"))
+    pages = sorted(
+        (root / "figures/scratch/ghostbert_t98_fine").glob("*/ghostbert_t98_fine.html")
+    )
     assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=48"]
     assert str(pages[1]) in done.stdout or str(pages[0]) in done.stdout
     for page, words in zip(pages, reversed(said), strict=True):
@@ -242,14 +293,23 @@ def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook, monkey
     source = str(root / "notebooks/ghostbert_t98_fine.ipynb")
     plain, other = root / "plain.ipynb", root / "other.ipynb"
     for path, told in ((plain, {}), (other, {"rows": 48})):
-        papermill.execute_notebook(source, str(path), parameters=told, progress_bar=False)
+        papermill.execute_notebook(
+            source, str(path), parameters=told, progress_bar=False
+        )
     assert all("It is run by hand" in path.read_text() for path in (plain, other))
     assert "rows is 48, in the committed notebook 32." in other.read_text()
-    pages = sorted((root / "figures/scratch").glob("*/toy*-by-hand-*/ghostbert_t98_fine.svg"))
-    assert [page.parent.name[:-7] for page in pages] == ["toy-by-hand", "toy-rows=48-by-hand"]
+    pages = sorted(
+        (root / "figures/scratch").glob("*/toy*-by-hand-*/ghostbert_t98_fine.svg")
+    )
+    assert [page.parent.name[:-7] for page in pages] == [
+        "toy-by-hand",
+        "toy-rows=48-by-hand",
+    ]
     assert files_of(root / "figures" / "toy") == before
     index = (root / "figures/toy/index.html").read_text()
-    assert all(f'scratch/ghostbert_t98_fine/{page.parent.name}"' in index for page in pages)
+    assert all(
+        f'scratch/ghostbert_t98_fine/{page.parent.name}"' in index for page in pages
+    )
 
 
 def test_plan_and_show(workbook):
@@ -270,20 +330,26 @@ def test_plan_and_show(workbook):
     assert shown[0].startswith(f"{both[0]}: matthews ") and len(shown) < 12
     checked = lib("verify")
     assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
-    assert lib("report", "t98").returncode == 0  # they are recorded now, wherever they were made
+    assert (
+        lib("report", "t98").returncode == 0
+    )  # they are recorded now, wherever they were made
     body = notebook.provenance(root / "figures" / "toy", "ghostbert_t98_fine")
     assert body["counted"] == "2 recorded"
 
 
-def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(workbook, tmp_path):
-    """Found when a grid is made; a run that finds it is told by its ledger (test_sweep)."""
+def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
+    workbook, tmp_path
+):
+    """Found when a grid is made; a run that finds it is told by its ledger
+    (test_sweep)."""
     root, lib, _ = workbook
     path = root / "notebooks" / "ghostbert_t96_absent.ipynb"
     write(path.parent, path.stem, "page.table(runs, 'Scores')")
     text = path.read_text()
     path.write_text(
         text.replace(
-            'data.describe(\\"toy\\", \\"CoLA\\"', 'data.describe(\\"senteval\\", \\"Tense\\"'
+            'data.describe(\\"toy\\", \\"CoLA\\"',
+            'data.describe(\\"senteval\\", \\"Tense\\"',
         )
     )
     assert path.read_text() != text
@@ -300,4 +366,6 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     assert "The notebook is none of the committed ones." in told
     assert "ghostbert_t98_fine.html" in told
     if shutil.which("chromium"):
-        assert "$DATA_ROOT/probing" in seen(index)  # no folder of this machine, and no script ran
+        assert "$DATA_ROOT/probing" in seen(
+            index
+        )  # no folder of this machine, and no script ran

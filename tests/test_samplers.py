@@ -1,4 +1,5 @@
-"""What samplers propose: on made-up scores of networks, and where nothing can be learned."""
+"""What samplers propose: on made-up scores of networks, and where nothing can be
+learned."""
 
 from dataclasses import replace
 
@@ -68,7 +69,9 @@ def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     assert (fitted[0].predict(features) == good).mean() > 0.95
     if classifiers > 1:  # the second splits the good half at its own median
         half = features[good]
-        assert (fitted[1].predict(half) == (scores[good] >= np.median(scores[good]))).mean() > 0.95
+        assert (
+            fitted[1].predict(half) == (scores[good] >= np.median(scores[good]))
+        ).mean() > 0.95
 
 
 def test_a_cascade_of_mostly_failures_learns_what_works():
@@ -81,7 +84,9 @@ def test_a_cascade_of_mostly_failures_learns_what_works():
 
 def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "cascade", lambda *known: seen.append(len(known[2])) or ())
+    monkeypatch.setattr(
+        samplers, "cascade", lambda *known: seen.append(len(known[2])) or ()
+    )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
         samplers.path(SPACE, history[:count], METHODS["cascade"])
@@ -89,26 +94,44 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
 
 
 def test_an_empty_region_gives_the_candidate_that_comes_nearest():
-    path = [lambda f: f[:, 0] == 3, lambda f: f[:, 0] == 5]  # two ids of the first layer at once
-    net = samplers.follow(SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0))
+    path = [
+        lambda f: f[:, 0] == 3,
+        lambda f: f[:, 0] == 5,
+    ]  # two ids of the first layer at once
+    net = samplers.follow(
+        SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
+    )
     assert number(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
-    options = replace(METHODS["evolution"], population=5, tournament=50)  # all living compete
+    options = replace(
+        METHODS["evolution"], population=5, tournament=50
+    )  # all living compete
     history = evaluations(30, first_id)
-    best, old = max(history[-5:], key=lambda e: e.score), max(history[:-5], key=lambda e: e.score)
+    best, old = (
+        max(history[-5:], key=lambda e: e.score),
+        max(history[:-5], key=lambda e: e.score),
+    )
     assert old.score >= best.score
     for seed in range(5):
         child = propose(SPACE, history, options, np.random.default_rng(seed))
-        assert sum(a != b for a, b in zip(child.layers, best.candidate.layers, strict=True)) == 1
+        assert (
+            sum(
+                a != b for a, b in zip(child.layers, best.candidate.layers, strict=True)
+            )
+            == 1
+        )
 
 
 # ---- options ----
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"method": "greedy"}, "Search.method is 'greedy'; allowed: 'random', 'cascade', 'evolu"),
+        (
+            {"method": "greedy"},
+            "Search.method is 'greedy'; allowed: 'random', 'cascade', 'evolu",
+        ),
         ({"budget": 0}, "Search.budget is 0; it must be at least 1"),
     ],
 )
@@ -123,7 +146,11 @@ def test_options_are_checked(changes, message):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("count", [0, 1, 3, 11, 12, 25])
 def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
-    for score in (lambda net: 0.0, lambda net: 0.7, lambda net: float(number(net.layers[0]) == 0)):
+    for score in (
+        lambda net: 0.0,
+        lambda net: 0.7,
+        lambda net: float(number(net.layers[0]) == 0),
+    ):
         history = evaluations(count, score)
         assert SPACE.key(proposed(method, history)) not in {e.key for e in history}
 
@@ -136,5 +163,7 @@ def test_random_search_draws_from_the_space():
 def test_the_cascade_is_greedy():
     """Where one id decides, nearly all it proposes are of the upper half."""
     history, rng = evaluations(60, first_id), np.random.default_rng(0)
-    found = [first_id(propose(SPACE, history, METHODS["cascade"], rng)) for _ in range(40)]
+    found = [
+        first_id(propose(SPACE, history, METHODS["cascade"], rng)) for _ in range(40)
+    ]
     assert np.mean(np.array(found) >= np.median([e.score for e in history])) > 0.95

@@ -63,14 +63,19 @@ def test_a_look_up_among_100_000_runs_takes_less_than_10_ms(many):
         assert many.find(each)
         slowest.append(time.perf_counter() - began)
     mean = sum(slowest) / len(slowest)
-    told(f"look-ups among {RUNS:,} runs: {1e3 * mean:.2f} ms in the mean of {len(wanted)}")
+    told(
+        f"look-ups among {RUNS:,} runs: {1e3 * mean:.2f} ms in the mean of {len(wanted)}"
+    )
     assert mean < 0.01
 
 
 def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
     there = [spec(number, number % SEEDS) for number in range(1000)]
     missing = [spec(number, SEEDS) for number in range(1000)]
-    missing += [importance(teacher(rows=96)).with_seed(0), teacher(epochs=7).with_seed(0)]
+    missing += [
+        importance(teacher(rows=96)).with_seed(0),
+        teacher(epochs=7).with_seed(0),
+    ]
     began = time.perf_counter()
     todo = many.missing([*there, *missing])
     expected = sweep.expected(todo, many)
@@ -106,7 +111,9 @@ def test_two_workers_are_nearly_twice_as_fast(tmp_path):
 
 def peak(pid):
     """The most memory that a process has had, in bytes."""
-    lines = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status") if ":" in line)
+    lines = dict(
+        line.split(":", 1) for line in open(f"/proc/{pid}/status") if ":" in line
+    )
     return int(lines["VmHWM"].split()[0]) << 10
 
 
@@ -123,15 +130,20 @@ def taken(store, *specs):
 
 @pytest.mark.parametrize("profile, task", [("toy", "CoLA"), ("mini", "RTE")])
 def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path):
-    """RTE has the longest rows of the tasks at mini. Few rows suffice: a batch decides."""
+    """RTE has the longest rows of the tasks at mini. Few rows suffice: a batch
+    decides."""
     try:
         spec = grids.teacher(profile, task).with_seed(0)
         source = spec.args["data"]["source"]
-        wanted = replace(spec, args=spec.args | {"data": data.describe(source, task, 512, 64)})
+        wanted = replace(
+            spec, args=spec.args | {"data": data.describe(source, task, 512, 64)}
+        )
     except FileNotFoundError as error:
         pytest.skip(str(error))
     store = Store(tmp_path / "runs", tmp_path / "records")
     made = list(store.missing([wanted]))
     measured, noted = taken(store, *made), need(wanted).memory
-    told(f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted")
+    told(
+        f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted"
+    )
     assert measured / 1.2 < noted < 1.2 * measured

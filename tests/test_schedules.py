@@ -23,7 +23,8 @@ def soft(**changes):
 
 
 def test_the_cubic_in_closed_form():
-    """MNLI of Table 7: T 73,632, w 12,000, i 1, f 1: the ramp goes from 12,000 to 61,632."""
+    """MNLI of Table 7: T 73,632, w 12,000, i 1, f 1: the ramp goes from 12,000 to
+    61,632."""
     ramp = plan(prune(warmup_steps=12000, final_warmup=1), 73632)
     assert ramp == Ramp(1.0, 0.1, 12000, 61632)
     for step in (0, 1, 11999, 12000):
@@ -61,7 +62,9 @@ def test_lambda_rises_with_the_threshold_of_soft_movement():
     assert penalty(ramp(1000), options) == pytest.approx(200, abs=1e-12)
     for step in (101, 300, 500, 899):
         x = (step - 100) / 800
-        assert penalty(ramp(step), options) == pytest.approx(200 * (1 - (1 - x) ** 3), abs=1e-10)
+        assert penalty(ramp(step), options) == pytest.approx(
+            200 * (1 - (1 - x) ** 3), abs=1e-10
+        )
 
 
 # ---- warm-ups that do not fit ----
@@ -70,8 +73,12 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     options = prune(warmup_steps=12000, final_warmup=1)
     with pytest.raises(ValueError) as caught:
         plan(options, 12272)
-    assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(caught.value)
-    assert plan(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(1.0, 0.1, 6135, 6137)
+    assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(
+        caught.value
+    )
+    assert plan(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(
+        1.0, 0.1, 6135, 6137
+    )
     with pytest.raises(ValueError):
         plan(prune(warmup_steps=6136, final_warmup=1), 12272)
 
@@ -102,7 +109,10 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"final_threshold": 1.1}, "final_threshold is 1.1; it must be at least 0 and at most 1"),
+        (
+            {"final_threshold": 1.1},
+            "final_threshold is 1.1; it must be at least 0 and at most 1",
+        ),
         ({"final_lambda": -1.0}, "Prune.final_lambda is -1.0; it must be at least 0"),
         ({"method": "topK"}, "'topK'; allowed: 'magnitude', 'movement', 'soft', 'l0'"),
         ({"overlong": "cut"}, "Prune.overlong is 'cut'; allowed: 'refuse', 'jump'"),
@@ -115,7 +125,13 @@ def test_options_that_cannot_be(change, message):
 
 # ---- the controller ----
 def test_the_course_of_the_deciding_score_comes_to_rest():
-    assert [course(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [1.0, 1.0, 0.5625, 0.0625, 0.0]
+    assert [course(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
+        1.0,
+        1.0,
+        0.5625,
+        0.0625,
+        0.0,
+    ]
 
 
 def test_one_move_of_the_controller():
@@ -130,9 +146,8 @@ def test_one_move_of_the_controller():
 
 @pytest.mark.parametrize("pull", [0.02, 1.0, 40.0])
 def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
-    """A score that falls by at most 0.05 a step, the faster the more the penalty outweighs the
-    task's pull.
-    """
+    """A score that falls by at most 0.05 a step, the faster the more the penalty
+    outweighs the task's pull."""
     ramp = plan(soft(warmup_steps=20, initial_warmup=1, final_warmup=4), 400)
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
@@ -145,6 +160,8 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
 
 
 def test_lambda_of_l0_is_whole_from_the_first_step():
-    options = prune(method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0)
+    options = prune(
+        method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0
+    )
     ramp = plan(options, 100)
     assert {penalty(ramp(step), options) for step in range(101)} == {50.0}

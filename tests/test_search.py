@@ -1,4 +1,5 @@
-"""The loop of a search: killed and resumed, refused, failing; and the step at the smallest size."""
+"""The loop of a search: killed and resumed, refused, failing; and the step at the
+smallest size."""
 
 import json
 from dataclasses import replace
@@ -20,7 +21,9 @@ from lib.search.space import Space, grammar, number
 from lib.train import heads, loop, students
 
 pytestmark = pytest.mark.usefixtures("few_rows")
-TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))
+TOY = Net(
+    96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2))
+)
 SPACE = Space("stage3", TOY)
 SCORES = landscape(0, 2)
 METHODS = {
@@ -39,7 +42,9 @@ def path(tmp_path):
     return tmp_path / "history"
 
 
-def searched(path, space=SPACE, evaluate=SCORES, options=METHODS["random"], seed=0, **more):
+def searched(
+    path, space=SPACE, evaluate=SCORES, options=METHODS["random"], seed=0, **more
+):
     return engine.search(space, evaluate, options, seed, path, **more)
 
 
@@ -65,7 +70,9 @@ def killed(net):
 # ---- the history ----
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("killed_after", [0, 9, 19])
-def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, path, tmp_path):
+def test_a_killed_search_goes_on_as_if_it_had_not_been(
+    method, killed_after, path, tmp_path
+):
     options = METHODS[method]
     whole = searched(tmp_path / "whole", options=options, seed=3)
     with pytest.raises(Killed):
@@ -73,7 +80,9 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, pat
     resumed = searched(path, options=options, seed=3)
     assert len(whole) == 30 and plain(resumed) == plain(whole)
     assert engine.best(resumed).candidate == engine.best(whole).candidate
-    assert searched(path, evaluate=killed, options=options, seed=3) == resumed  # nothing is left
+    assert (
+        searched(path, evaluate=killed, options=options, seed=3) == resumed
+    )  # nothing is left
 
 
 @pytest.mark.parametrize("cut", [1, 40, 10**9])
@@ -81,7 +90,9 @@ def test_a_torn_last_line_is_dropped(cut, path):
     whole = searched(path, options=METHODS["cascade"])
     content = path.read_bytes()
     last = content[:-1].rfind(b"\n") + 1
-    path.write_bytes(content[:last] + content[last:-1][:cut])  # all but the line's end, at most
+    path.write_bytes(
+        content[:last] + content[last:-1][:cut]
+    )  # all but the line's end, at most
     assert len(engine.resume(SPACE, METHODS["cascade"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
     assert plain(searched(path, options=METHODS["cascade"])) == plain(whole)
@@ -95,7 +106,9 @@ def test_a_torn_head_begins_anew_and_another_damage_goes_on_from_before_it(path)
     for damaged in (lines[4][:20] + "\n", lines[4].replace(": 0.", ": 0.9", 1), "{}\n"):
         path.write_text("".join([*lines[:4], damaged, *lines[5:]]))
         assert len(searched(path)) == 30
-        again = [line.partition('"digest"')[2] for line in path.read_text().splitlines(True)]
+        again = [
+            line.partition('"digest"')[2] for line in path.read_text().splitlines(True)
+        ]
         assert again == [line.partition('"digest"')[2] for line in lines]
 
 
@@ -124,7 +137,9 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
         options=METHODS["evolution"],
         progress=seen.append,
     )
-    assert [e.candidate for e in history] == asked and len({e.key for e in history}) == 30
+    assert [e.candidate for e in history] == asked and len(
+        {e.key for e in history}
+    ) == 30
     assert seen == [n / 30 for n in range(1, 31)]
     head, *lines = map(json.loads, path.read_text().splitlines())
     assert head["space"] == SPACE.identity() and head["seed"] == 0
@@ -148,7 +163,9 @@ def test_a_larger_budget_continues(path, tmp_path):
     first = searched(path, options=replace(METHODS["cascade"], budget=12))
     more = searched(path, options=METHODS["cascade"])
     assert len(first) == 12 and more[:12] == first
-    assert plain(more) == plain(searched(tmp_path / "other", options=METHODS["cascade"]))
+    assert plain(more) == plain(
+        searched(tmp_path / "other", options=METHODS["cascade"])
+    )
 
 
 # ---- failures ----
@@ -192,7 +209,9 @@ def test_without_a_working_candidate_there_is_no_best(path):
 
 # ---- the step ----
 NUMERICS = Numerics("float32", 1)
-TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+TRAIN = Train(
+    epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
+)
 FINE = Warmup("scores", "shared", prediction=1.0, mask=True)
 DATA = scored(48, 40)
 CORPUS = {"sentences": 60, "seed": 0}
@@ -205,7 +224,11 @@ TEACHER = Spec(
 WHOLE = Net(24, 24, 12, "trigram", "truncate", (Layer(BERT, 4, 1),) * 2)
 START = replace(WHOLE, layers=(Layer(BERT),) * 2)
 HOW = {"train": TRAIN, "numerics": NUMERICS}
-TEXT = {"corpus": CORPUS, "warmup": replace(FINE, prediction=0.0), "net": WHOLE.to_json()}
+TEXT = {
+    "corpus": CORPUS,
+    "warmup": replace(FINE, prediction=0.0),
+    "net": WHOLE.to_json(),
+}
 SUPER = Spec("predistil", HOW | TEXT, {"teacher": BACKBONE})
 PARTS = Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2)
 MANY = Spec(
@@ -217,15 +240,23 @@ COMMON = HOW | {"data": DATA, "warmup": FINE}
 TAUGHT = {"start": SUPER, "teacher": TEACHER}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
 SPACES = {
-    stage: {"stage": stage, "grammar": grammar(stage)} for stage in ("stage1", "stage2", "stage3")
+    stage: {"stage": stage, "grammar": grammar(stage)}
+    for stage in ("stage1", "stage2", "stage3")
 }
 ONE = Spec(
-    "search", COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW}, TAUGHT
+    "search",
+    COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW},
+    TAUGHT,
 )
 TWO = Spec(
     "search",
     COMMON
-    | {"space": SPACES["stage2"], "net": Output("before", "net"), "search": FEW, "corpus": CORPUS}
+    | {
+        "space": SPACES["stage2"],
+        "net": Output("before", "net"),
+        "search": FEW,
+        "corpus": CORPUS,
+    }
     | {"pretrain": replace(TRAIN, epochs=1)},
     TAUGHT | {"general": BACKBONE, "before": ONE},
 )
@@ -239,7 +270,10 @@ THREE = Spec(
 
 
 def lines(run):
-    return [json.loads(line) for line in (run.folder / "history.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (run.folder / "history.jsonl").read_text().splitlines()
+    ]
 
 
 def test_stages_hand_their_winner_on(make):
@@ -249,7 +283,10 @@ def test_stages_hand_their_winner_on(make):
         assert next(stay) == next(stay)
     for spec, start in ((ONE, START.to_json()), (TWO, one), (THREE, two)):
         head, *entries = lines(make(spec))
-        assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
+        assert (
+            head["space"]["start"] == start
+            and entries[0]["candidate"] == start["layers"]
+        )
         found, scores = make(spec).metrics, [e["score"] for e in entries]
         assert found["score"] == max(scores)
         assert len(set(scores)) > 2  # what follows compares scores that differ
@@ -259,23 +296,29 @@ def test_stages_hand_their_winner_on(make):
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
-    model = supernet.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
+    model = supernet.build(
+        found["net"], like=backbone.load(make(SUPER).model)[0].config
+    )
     whole = size(model)["parameters"] - 24 * 24 - 24  # no pooler
-    assert found["parameters"] == whole + 24 * 48 + 48  # the projection to the teacher's width
+    assert (
+        found["parameters"] == whole + 24 * 48 + 48
+    )  # the projection to the teacher's width
 
 
 def test_a_score_is_that_of_the_candidate_alone(make):
-    """The third candidate, trained by a run of its own from the supernet: nothing leaks from those
-    before it.
-    """
+    """The third candidate, trained by a run of its own from the supernet: nothing leaks
+    from those before it."""
     _, _, _, third, *_ = lines(make(ONE))
     net = START.to_json() | {"layers": third["candidate"]}
-    alone = make(Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER}))
+    alone = make(
+        Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER})
+    )
     assert third["score"] == alone.metrics["held_out.spearman"]
 
 
 def likeness(run, teacher):
-    """exp(-L) of a run's model by numpy: the mean square distance to the teacher's scores."""
+    """exp(-L) of a run's model by numpy: the mean square distance to the teacher's
+    scores."""
     rows, found = data.load(DATA)["held_out"], []
     for folder in (run.model, teacher.model):
         model, tokenizer = backbone.load(folder)
@@ -293,9 +336,14 @@ def test_a_score_by_the_loss_is_that_of_the_prediction_loss_on_all_held_out_rows
     alone = make(spec)
     assert entries[1]["score"] == alone.metrics["held_out.score"]
     wanted = likeness(alone, make(TEACHER))
-    assert alone.metrics["held_out.score"] == pytest.approx(wanted, rel=1e-5) and wanted < 1
+    assert (
+        alone.metrics["held_out.score"] == pytest.approx(wanted, rel=1e-5)
+        and wanted < 1
+    )
     scores = [entry["score"] for entry in entries]
-    assert len({*scores}) == len(scores) and make(by_loss).metrics["score"] == max(scores)
+    assert len({*scores}) == len(scores) and make(by_loss).metrics["score"] == max(
+        scores
+    )
     last = Spec(
         "search",
         THREE.args | {"search": replace(FEW, score="loss")},
@@ -328,7 +376,10 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
         part = supernet.build(net, type(model), model.config, num_labels=1).eval()
         supernet.inherit(part, model)
         encoded, marks = heads.rows(tokenizer, rows, data.described(DATA), 32)
-        assert marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"] == entry["score"]
+        assert (
+            marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"]
+            == entry["score"]
+        )
 
 
 @pytest.mark.parametrize("calls", [1, 5, 14])
@@ -340,7 +391,9 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
         execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
     resumed = execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
     clock = {"seconds": 0}
-    assert [line | clock for line in lines(resumed)] == [line | clock for line in lines(make(TWO))]
+    assert [line | clock for line in lines(resumed)] == [
+        line | clock for line in lines(make(TWO))
+    ]
     assert not (resumed.folder / "resume").exists()
 
 
@@ -354,5 +407,7 @@ def test_a_window_without_candidates_is_named(make):
 
 
 def test_a_space_of_few_candidates_is_exhausted(path):
-    few = replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))  # four ids of ratio 1
+    few = replace(
+        TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),)
+    )  # four ids of ratio 1
     assert len(searched(path, Space("stage3", few), landscape(0, 1))) == 4

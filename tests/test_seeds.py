@@ -1,4 +1,5 @@
-"""A grid has the planned seeds of the comparisons that name its rows; `gaps` uses these alone."""
+"""A grid has the planned seeds of the comparisons that name its rows; `gaps` uses these
+alone."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -28,7 +29,9 @@ PLANS = (
 @pytest.fixture
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
-    monkeypatch.setattr(seeds, "cells_of", lambda page, scale: PLANS if page == "page" else ())
+    monkeypatch.setattr(
+        seeds, "cells_of", lambda page, scale: PLANS if page == "page" else ()
+    )
 
 
 def rows(*models, seeds=(0, 1), step="fineprune", **labels):
@@ -85,9 +88,14 @@ def test_a_row_without_a_seed_is_left(plans):
 
 
 def test_a_cell_of_scores_names_no_search(plans):
-    """A search stands under its network's name, and scores no model. A measure names it too."""
-    assert seeds_of(seeded("page", "mini", rows("a", m=3, step="nas_search"))) == {"a": [0, 1]}
-    assert seeds_of(seeded("page", "mini", rows("d", m=9, step="nas_search"))) == {"d": [30]}
+    """A search stands under its network's name, and scores no model. A measure names it
+    too."""
+    assert seeds_of(seeded("page", "mini", rows("a", m=3, step="nas_search"))) == {
+        "a": [0, 1]
+    }
+    assert seeds_of(seeded("page", "mini", rows("d", m=9, step="nas_search"))) == {
+        "d": [30]
+    }
 
 
 # ---- THE GRIDS OF THE PAGES
@@ -102,7 +110,8 @@ def official():
 
 
 def lacking(path):
-    """[(claim, cell, model, seeds)] that a cell plans and the grid of its page at mini lacks."""
+    """[(claim, cell, model, seeds)] that a cell plans and the grid of its page at mini
+    lacks."""
     grid = [
         row
         for made in notebook.planned(path, {"profile": "mini"}).values()
@@ -116,7 +125,9 @@ def lacking(path):
             places = {}
             for row in own:
                 if row.get("seed") is not None and row["spec"].seed is not None:
-                    about = {k: repr(v) for k, v in row.items() if k not in ("seed", "spec")}
+                    about = {
+                        k: repr(v) for k, v in row.items() if k not in ("seed", "spec")
+                    }
                     place = row["spec"].id, *sorted(about.items())
                     places.setdefault(place, set()).add(row["seed"])
             for there in places.values():
@@ -180,12 +191,14 @@ def test_the_cell_of_two_models_is_found(plans):
 
 
 def runs(**more):
-    """Runs of a made-up page at mini: seeds 8 to 13, of which 10 to 12 are planned. a beats b by 10
-    points in these, and loses in all others."""
+    """Runs of a made-up page at mini: seeds 8 to 13, of which 10 to 12 are planned. a
+    beats b by 10 points in these, and loses in all others."""
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=14).query("seed >= 8")
     swap = ~frame["seed"].between(10, 12)
     frame.loc[swap, "model"] = frame.loc[swap, "model"].map({"a": "b", "b": "a"})
-    frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]], **more)
+    frame = frame.assign(
+        m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]], **more
+    )
     return Runs(frame, frame[:0], "mini", "page")
 
 
@@ -204,7 +217,9 @@ def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
     assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
 
 
-def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(monkeypatch, metrics):
+def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
+    monkeypatch, metrics
+):
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=13).query("seed >= 10")
     chance = made_up({"b": 0.5}, seeds=13).query("seed == 12")
     frame = pd.concat([frame[(frame["model"] == "a") | (frame["seed"] < 12)], chance])

@@ -12,10 +12,14 @@ ROWS = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST
 def test_tasks_have_the_official_classes():
     sizes = [len(task.labels) for task in read.SENTEVAL.values()]
     assert sizes == [6, 1000, 8, 20, 2, 2, 2, 2, 2, 2]
-    assert all(task.metrics == ("accuracy",) and not task.pair for task in read.SENTEVAL.values())
+    assert all(
+        task.metrics == ("accuracy",) and not task.pair
+        for task in read.SENTEVAL.values()
+    )
     top = read.SENTEVAL["TopConstituents"].labels
     assert (
-        list(top) == sorted(top) and read.LAYOUTS["OddManOut"]["files"]["all"] == "odd_man_out.txt"
+        list(top) == sorted(top)
+        and read.LAYOUTS["OddManOut"]["files"]["all"] == "odd_man_out.txt"
     )
 
 
@@ -23,7 +27,9 @@ def test_rows_keep_their_quotes_and_their_order(tmp_path):
     put(tmp_path, "past_present.txt", ROWS)
     splits = read.load("Tense", tmp_path)
     assert list(splits) == ["train", "dev", "test"]
-    assert splits["train"].a == ["She shone .", "He knows ."] and splits["test"].a == ['I " went .']
+    assert splits["train"].a == ["She shone .", "He knows ."] and splits["test"].a == [
+        'I " went .'
+    ]
     assert splits["train"].y.tolist() == [0, 1] and splits["train"].y.dtype == np.int64
     assert splits["dev"].index.tolist() == [0] and splits["dev"].b is None
 

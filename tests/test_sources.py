@@ -1,4 +1,5 @@
-"""One interface to every source: what it names, a reader's own files, what is remembered."""
+"""One interface to every source: what it names, a reader's own files, what is
+remembered."""
 
 import subprocess
 import sys
@@ -29,7 +30,9 @@ def root(tmp_path, monkeypatch):
         lines = "sentence\tlabel\nmine is good\t1\nyours is bad\t0\n"
         put(tmp_path, f"glue/SST-2/{split}.tsv", lines)
         put(tmp_path, f"squad/{split}-v1.1.json", {"data": [{"paragraphs": [passage]}]})
-    cells = [(part, word) for part in ("tr", "va", "te") for word in ("fire", "water", "air")]
+    cells = [
+        (part, word) for part in ("tr", "va", "te") for word in ("fire", "water", "air")
+    ]
     rows = [f"{part}\t{word}\ta line of {word}\n" for part, word in cells]
     put(tmp_path, "probing/word_content.txt", "".join(rows))
     for split in ("train", "dev", "test"):
@@ -44,7 +47,9 @@ def test_neither_torch_nor_the_hub_is_imported():
     """Pages and plans read data in seconds."""
     modules = sorted(path.stem for path in Path(data.__file__).parent.glob("[a-z]*.py"))
     heavy = "{'torch', 'transformers', 'datasets'} & set(sys.modules)"
-    code = f"import sys\nfrom lib.data import {', '.join(modules)}\nsys.exit({heavy} or 0)"
+    code = (
+        f"import sys\nfrom lib.data import {', '.join(modules)}\nsys.exit({heavy} or 0)"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, check=True)
 
 
@@ -54,7 +59,9 @@ def test_every_source_has_tasks():
         assert callable(module.load) and data.tasks(name)
         for each, task in data.tasks(name).items():
             assert data.task(name, each) is task and task.name == each
-    with pytest.raises(ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"):
+    with pytest.raises(
+        ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"
+    ):
         data.source("gleu")
     assert data.digits is digits
 
@@ -96,14 +103,17 @@ def test_absent_files_are_named(root, source, task, missing):
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
     splits = data.splits("squad", "SQuAD1")
-    other = {name: replace(s, answers=[["The cat", "cat"]]) for name, s in splits.items()}
+    other = {
+        name: replace(s, answers=[["The cat", "cat"]]) for name, s in splits.items()
+    }
     assert data.digest(splits) != data.digest(other)
     plain = {"train": data.Split(["a"], None, np.array([1]), np.array([0]))}
     assert data.digest(plain) == "acd61542bc5b74e5"
 
 
 def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
-    """A command that plans reads no rows twice; a run reads them and checks them itself."""
+    """A command that plans reads no rows twice; a run reads them and checks them
+    itself."""
     monkeypatch.setenv("RUNS_ROOT", str(root / "runs"))
     folder = root / "glue" / "SST-2"
 
@@ -112,9 +122,14 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
         return data.at_hand("glue", "SST-2")
 
     digest, names = told()
-    assert digest == data.digest(data.splits("glue", "SST-2")) and names == ["train", "dev"]
+    assert digest == data.digest(data.splits("glue", "SST-2")) and names == [
+        "train",
+        "dev",
+    ]
     reads = data.source("glue").load
-    monkeypatch.setattr(data.source("glue"), "load", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(
+        data.source("glue"), "load", lambda *_: pytest.fail("read again")
+    )
     assert told() == (digest, names)
     monkeypatch.setattr(data.source("glue"), "load", reads)
     (folder / "train.tsv").write_text("sentence\tlabel\na b\t1\ne f\t0\n")
@@ -124,7 +139,9 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
         told()
 
 
-OFFICIAL = [key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS]
+OFFICIAL = [
+    key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS
+]
 
 
 @pytest.mark.parametrize("key", [key for key in OFFICIAL if key.count("/") == 1])

@@ -1,6 +1,5 @@
-"""The search space of EfficientBERT: sizes and counts exactly, sampling against the shares of the
-public code, features.
-"""
+"""The search space of EfficientBERT: sizes and counts exactly, sampling against the
+shares of the public code, features."""
 
 import random
 from collections import Counter
@@ -22,7 +21,9 @@ from lib.search.space import IDS, Space, number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
-TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))
+TOY = Net(
+    96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2))
+)
 
 
 def toy(stage, low=0, high=0):
@@ -32,7 +33,9 @@ def toy(stage, low=0, high=0):
 def window(share=0.25):
     """A window of the toy space with about so many of its id pairs."""
     sizes = sorted(size(ids) for ids in product(IDS, repeat=2))
-    return sizes[int(len(sizes) * (0.5 - share / 2))], sizes[int(len(sizes) * (0.5 + share / 2))]
+    return sizes[int(len(sizes) * (0.5 - share / 2))], sizes[
+        int(len(sizes) * (0.5 + share / 2))
+    ]
 
 
 def size(ids):
@@ -50,7 +53,9 @@ def dice(seed):
 
 # ---- ids and sizes ----
 def test_there_are_sixteen_ids_in_order():
-    assert len(IDS) == 16 and [number(Layer(BERT, k, q)) for k, q in IDS] == list(range(16))
+    assert len(IDS) == 16 and [number(Layer(BERT, k, q)) for k, q in IDS] == list(
+        range(16)
+    )
     assert number(Layer(BERT, 4, 2)) == 13
 
 
@@ -77,7 +82,9 @@ def test_counts_of_many_layers_are_exact():
 def test_sizes_are_those_of_all_choices():
     costs, low, high = [[3, 5, 8], [1, 4], [2, 2, 7, 9]], 9, 14
     every = product(*map(enumerate, costs))
-    inside = [tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high]
+    inside = [
+        tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
+    ]
     sizes = Sizes(costs, low, high)
     assert sizes.count() == len(inside)
     rng = np.random.default_rng(0)
@@ -120,7 +127,8 @@ def test_prefix_lists_read_back(name):
 
 @pytest.mark.parametrize("linears, share", [(16, 0.0028), (1, 0.0082)])
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
-    """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public code."""
+    """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public
+    code."""
     roll, seed, tries = dice(3), prefix(language.parse(BERT)), 40_000
     changed = (change(seed, linears, roll) for _ in range(tries))
     found = [tokens for tokens in changed if accepted(tokens)]
@@ -147,7 +155,11 @@ def test_without_a_valid_change_the_seed_stays():
 
 def test_trees_are_three_to_seven_high(monkeypatch):
     highest = "tanh(W2 (tanh(W1 (x + tanh(x))) * x))"
-    for text, there in ((highest, True), (f"x + {highest}", False), ("W1 x + W2 x", False)):
+    for text, there in (
+        (highest, True),
+        (f"x + {highest}", False),
+        ("W1 x + W2 x", False),
+    ):
         assert bool(accepted(prefix(language.parse(text)))) == there
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
@@ -194,7 +206,9 @@ def test_mutations_change_one_layer_in_what_is_searched():
         for _ in range(40):
             other = space.mutate(net, rng)
             assert space.inside(other)
-            changed = [(a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b]
+            changed = [
+                (a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b
+            ]
             assert len(changed) <= 1  # a formula may stay, where no change was valid
             for a, b in changed:
                 kinds["ids" if a.formula == b.formula else "formula"] += 1
@@ -218,7 +232,9 @@ def test_what_is_evaluated_first():
     assert Space("stage1", BASE, 15_000_000, 16_000_000).first() == [BASE]
     assert Space("stage2", start).first() == [start, replace(start, layers=plain)]
     assert Space("stage2", BASE).first() == [BASE]  # its own twin
-    assert Space("stage1", BASE, 15_400_000, 16_000_000).first() == []  # 15.339 M is below
+    assert (
+        Space("stage1", BASE, 15_400_000, 16_000_000).first() == []
+    )  # 15.339 M is below
 
 
 def test_keys_are_equal_for_networks_that_differ_by_order_alone():
@@ -248,7 +264,8 @@ def test_identities_tell_spaces_apart_and_read_back():
 @pytest.mark.parametrize(
     "stage, index",
     [
-        # tanh, 4_2, max, 4_2, x, W1, x, W2: linear maps by id, then add, mul, max, gelu ... W2
+        # tanh, 4_2, max, 4_2, x, W1, x, W2: linear maps by id, then add, mul, max, gelu
+        # ... W2
         ("stage1", [21, 13, 18, 13, 26, 27, 26, 28]),
         ("stage2", [6, 0, 3, 0, 11, 12, 11, 13]),  # one map
         ("stage3", [13]),
@@ -266,7 +283,9 @@ def test_features_hold_what_is_searched(stage, index):
 
 
 def test_an_unknown_stage_is_refused():
-    with pytest.raises(ValueError, match="unknown search stage: 'stage4'; did you mean 'stage3'"):
+    with pytest.raises(
+        ValueError, match="unknown search stage: 'stage4'; did you mean 'stage3'"
+    ):
         toy("stage4")
 
 

@@ -1,6 +1,5 @@
-"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the
-smallest size.
-"""
+"""Steps on tasks with spans, and distillation on augmented rows, through the real store
+at the smallest size."""
 
 import json
 from dataclasses import replace
@@ -24,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
-DATA = {name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")}
+DATA = {
+    name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")
+}
 BACKBONE = small_backbone(TRAIN, layers=1)
 CUT = [{"op": "cut", "heads": 3}]
 AUGMENT = Augment(tries=3, p=0.4, candidates=5, neighbours="embeddings")
@@ -55,7 +56,9 @@ ONE = tuned({"start": BACKBONE}, "SQuAD1")
 TWO = tuned({"start": BACKBONE}, "SQuAD2", select="best")
 SMALL = distilled(TWO, "SQuAD2")
 PLAIN = tuned({"start": BACKBONE}, "RTE")
-MORE = Spec("augment", told("RTE", augment=AUGMENT), {"language_model": BACKBONE}).with_seed(1)
+MORE = Spec(
+    "augment", told("RTE", augment=AUGMENT), {"language_model": BACKBONE}
+).with_seed(1)
 CHAIN = {
     "backbone": BACKBONE,
     "one": ONE,
@@ -73,13 +76,16 @@ CHAIN = {
 
 
 @pytest.mark.parametrize(
-    "name, task", [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")]
+    "name, task",
+    [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")],
 )
 def test_what_is_kept_of_answers(name, task, runs):
     run, dev = runs[name], data.load(DATA[task])["dev"]
     found = run.arrays("predictions")
     assert set(found) == {"spans", "null", "exact", "span_f1", "labels", "index"}
-    assert found["spans"].shape == (len(dev), 2) and np.array_equal(found["index"], dev.index)
+    assert found["spans"].shape == (len(dev), 2) and np.array_equal(
+        found["index"], dev.index
+    )
     assert np.array_equal(found["labels"], dev.y)
     texts, version = spans.texts(dev, found["spans"]), int(task[-1])
     said = [
@@ -94,13 +100,17 @@ def test_what_is_kept_of_answers(name, task, runs):
     rows, marks = heads.rows(
         tokenizer, dev, data.described(DATA[task]), TRAIN.max_length, plain(SPAN)
     )
-    assert np.array_equal(marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"])
+    assert np.array_equal(
+        marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"]
+    )
 
 
 def test_no_text_lies_beside_the_weights(runs):
     """What `Store.record` would commit: every file but the model's."""
     passages = {
-        text for name in ("SQuAD1", "SQuAD2") for text in data.load(DATA[name])["dev"].b[:50]
+        text
+        for name in ("SQuAD1", "SQuAD2")
+        for text in data.load(DATA[name])["dev"].b[:50]
     }
     passages |= set(data.load(DATA["RTE"])["train"].a)
     for run in runs.values():
@@ -125,7 +135,9 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
 
 
 def test_long_passages_are_read_in_windows(runs, store):
-    spec = replace(SMALL, args=SMALL.args | {"train": plain(replace(TRAIN, max_length=24))})
+    spec = replace(
+        SMALL, args=SMALL.args | {"train": plain(replace(TRAIN, max_length=24))}
+    )
     found = execute(spec, store)
     _, tokenizer = backbone.load(runs["two"].model)
     train = data.load(DATA["SQuAD2"])["train"]

@@ -14,7 +14,9 @@ from lib.core.steps import LESSON, STEPS
 from lib.steps import function as function_of
 
 PRETRAIN = Spec(
-    "pretrain", {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)}, seed=0
+    "pretrain",
+    {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)},
+    seed=0,
 )
 
 
@@ -35,7 +37,10 @@ def test_the_table_of_steps_names_the_arguments_of_each_function(name):
     """A function on a task takes a Lesson instead of the first ones."""
     function, named = function_of(name), {"run", *STEPS[name].args}
     if isinstance(function, partial):
-        function, named = function.args[0], named - {"run", *LESSON.split(), "span"} | {"lesson"}
+        function, named = (
+            function.args[0],
+            named - {"run", *LESSON.split(), "span"} | {"lesson"},
+        )
     assert {*inspect.signature(function).parameters} == named
 
 
@@ -49,15 +54,18 @@ def test_an_option_that_is_off_is_not_part_of_the_identity():
 
 def test_seeds_are_replicates_and_flow_to_unpinned_inputs():
     chain = Spec("importance", {}, {"teacher": finetune()})
-    assert chain.with_seed(1).id == chain.with_seed(2).id and chain.with_seed(1) != chain.with_seed(
-        2
-    )
+    assert chain.with_seed(1).id == chain.with_seed(2).id and chain.with_seed(
+        1
+    ) != chain.with_seed(2)
     assert chain.with_seed(3).parents["teacher"].seed == 3
     assert chain.with_seed(3).parents["teacher"].parents["start"].seed == 0
 
 
 def test_a_pinned_seed_is_part_of_the_identity():
-    one, two = (Spec("importance", {}, {"teacher": finetune().with_seed(seed)}) for seed in (1, 2))
+    one, two = (
+        Spec("importance", {}, {"teacher": finetune().with_seed(seed)})
+        for seed in (1, 2)
+    )
     assert one.id != two.id
 
 
@@ -75,7 +83,9 @@ def test_another_version_is_refused():
 
 
 def test_outputs_are_hashed_as_references_and_resolved_late():
-    spec = Spec("distil", {"surgery": Output("importance", "plan")}, {"importance": finetune()})
+    spec = Spec(
+        "distil", {"surgery": Output("importance", "plan")}, {"importance": finetune()}
+    )
     assert spec.resolved({"importance": {"plan": [1]}})["surgery"] == [1]
     with pytest.raises(KeyError, match="plan"):
         spec.resolved({"importance": {"plans": 1}})
@@ -113,7 +123,9 @@ LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5)
 LEAF |= st.floats(allow_nan=False, allow_infinity=False)
 NAMES = st.text(max_size=4)
 JSON = st.recursive(
-    LEAF, lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3), max_leaves=8
+    LEAF,
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3),
+    max_leaves=8,
 )
 
 
@@ -121,7 +133,9 @@ JSON = st.recursive(
 def test_identity_does_not_depend_on_the_order_of_keys(value):
     turned = dict(reversed(value.items()))
     assert canonical(plain(value)) == canonical(plain(turned))
-    assert Spec("pretrain", {"model": value}).id == Spec("pretrain", {"model": turned}).id
+    assert (
+        Spec("pretrain", {"model": value}).id == Spec("pretrain", {"model": turned}).id
+    )
 
 
 def test_named_streams_differ():

@@ -8,7 +8,9 @@ from conftest import put
 from lib.data import read
 from lib.measure import squad as measure
 
-NORMANS = "The Normans (Norman: Nourmands) gave their name to Normandy, a region in France."
+NORMANS = (
+    "The Normans (Norman: Nourmands) gave their name to Normandy, a region in France."
+)
 CAFE = "Café Zoë opened in 1911 🎉 near 東京 station; naïve visitors paid 5¢."
 
 
@@ -45,10 +47,15 @@ def test_rows(tmp_path):
     assert train.a == ["Where is Normandy?", "Who?", "Where?"]
     assert train.b == [NORMANS, NORMANS, CAFE]
     assert train.answers == [["France", "in France"], ["The Normans"], ["near 東京"]]
-    assert train.y.tolist() == [[73, 79], [0, 11], [26, 33]] and train.y.dtype == np.int64
+    assert (
+        train.y.tolist() == [[73, 79], [0, 11], [26, 33]] and train.y.dtype == np.int64
+    )
     assert train.index.tolist() == [0, 1, 2] and CAFE[slice(*train.y[2])] == "near 東京"
     assert dev.answers == [["France"], []] and dev.y.tolist() == [[73, 79], [-1, -1]]
-    assert read.TASKS["SQuAD2"].span and read.TASKS["SQuAD2"].metrics == ("span_f1", "exact")
+    assert read.TASKS["SQuAD2"].span and read.TASKS["SQuAD2"].metrics == (
+        "span_f1",
+        "exact",
+    )
 
 
 def test_stand_ins_are_read_in_order_and_give_way(tmp_path):
@@ -73,19 +80,29 @@ def hub(*trees):
         for article in whole["data"]:
             for p in article["paragraphs"]:
                 for q in p["qas"]:
-                    given = {k: [a[k] for a in q["answers"]] for k in ("text", "answer_start")}
+                    given = {
+                        k: [a[k] for a in q["answers"]]
+                        for k in ("text", "answer_start")
+                    }
                     told = {"id": q["id"], "question": q["question"], "answers": given}
                     yield told | {"title": article["title"], "context": p["context"]}
 
     text, number = datasets.Value("string"), datasets.Value("int32")
     kinds = dict.fromkeys(("id", "title", "context", "question"), text)
     kinds["answers"] = datasets.Sequence({"text": text, "answer_start": number})
-    made = [datasets.Dataset.from_list(list(rows(t)), datasets.Features(kinds)) for t in trees]
+    made = [
+        datasets.Dataset.from_list(list(rows(t)), datasets.Features(kinds))
+        for t in trees
+    ]
     return datasets.DatasetDict(zip(("train", "validation"), made, strict=False))
 
 
-@pytest.mark.parametrize("task, whole, version", [("SQuAD1", ONE, "v1.1"), ("SQuAD2", TWO, "v2.0")])
-def test_fetch_then_load_gives_the_same_rows(tmp_path, monkeypatch, task, whole, version):
+@pytest.mark.parametrize(
+    "task, whole, version", [("SQuAD1", ONE, "v1.1"), ("SQuAD2", TWO, "v2.0")]
+)
+def test_fetch_then_load_gives_the_same_rows(
+    tmp_path, monkeypatch, task, whole, version
+):
     calls = []
 
     def loader(*call):
@@ -94,7 +111,9 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, monkeypatch, task, whole,
 
     monkeypatch.setattr(datasets, "load_dataset", loader)
     assert read.fetch(task, tmp_path / "new") == tmp_path / "new"
-    assert calls == [({"SQuAD1": "rajpurkar/squad", "SQuAD2": "rajpurkar/squad_v2"}[task],)]
+    assert calls == [
+        ({"SQuAD1": "rajpurkar/squad", "SQuAD2": "rajpurkar/squad_v2"}[task],)
+    ]
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert names == [f"{split}-{version}.jsonl" for split in ("dev", "train")]
     put(tmp_path / "old", f"dev-{version}.json", whole)
@@ -127,7 +146,12 @@ def test_normalise(text, expected):
 SCORES = [
     ("the Denver Broncos!", ["Denver Broncos"], 1, 1),
     ("Denver", ["Denver Broncos"], 0, 2 / 3),
-    ("Broncos", ["x", "Denver Broncos", "The Broncos of Denver"], 0, 2 / 3),  # the best of several
+    (
+        "Broncos",
+        ["x", "Denver Broncos", "The Broncos of Denver"],
+        0,
+        2 / 3,
+    ),  # the best of several
     ("a b c", ["b c d", "a c"], 0, 4 / 5),  # "a" is an article
     ("cat cat dog", ["cat dog dog"], 0, 2 / 3),  # words count as often as they occur
     ("café", ["cafe"], 0, 0),

@@ -1,5 +1,5 @@
-"""Stacked networks of any formula against numpy, counts at true size, supernets and their parts,
-inheritance, saving."""
+"""Stacked networks of any formula against numpy, counts at true size, supernets and
+their parts, inheritance, saving."""
 
 import copy
 from contextlib import nullcontext
@@ -33,7 +33,9 @@ CLASSIFIER = transformers.BertForSequenceClassification
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
 
 
-def net(*parts, hidden=48, width=None, embedding="trigram", mismatch="truncate", heads=12):
+def net(
+    *parts, hidden=48, width=None, embedding="trigram", mismatch="truncate", heads=12
+):
     parts = parts or ((FORMULAS[1], 2, 2), (FORMULAS[3], 1, 3))
     found = tuple(Layer(*part) for part in parts)
     return Net(hidden, width or hidden, heads, embedding, mismatch, found)
@@ -44,9 +46,14 @@ def large(count=2, hidden=48):
 
 
 def model(wanted, cls=CLASSIFIER, seed=0, **config):
-    """A model in float64 whose biases and LayerNorms are random, with weights that matter."""
+    """A model in float64 whose biases and LayerNorms are random, with weights that
+    matter."""
     torch.manual_seed(seed)
-    made = supernet.build(wanted, cls, LIKE, initializer_range=0.25, **config).double().eval()
+    made = (
+        supernet.build(wanted, cls, LIKE, initializer_range=0.25, **config)
+        .double()
+        .eval()
+    )
     with torch.no_grad():
         for value in made.parameters():
             if value.dim() == 1:
@@ -80,7 +87,9 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
                 w, b = (w[:, :inner], b) if name == "W2" else (w[:inner], b[:inner])
                 maps[name] = lambda a, w=w, b=b: a @ w.T + b
             found = formula.evaluate(layer.tree, wanted, maps, formula.NUMPY, mismatch)
-            wanted = functional.layer_norm(torch.tensor(wanted + found), (12,), eps=1e-5).numpy()
+            wanted = functional.layer_norm(
+                torch.tensor(wanted + found), (12,), eps=1e-5
+            ).numpy()
         np.testing.assert_allclose(one(None, x).detach().numpy(), wanted, atol=1e-12)
 
 
@@ -100,7 +109,9 @@ def test_trigrams_are_next_token_token_and_the_one_before():
     ids = torch.tensor([[3, 5, 8]])
     a, b, c = one.word_embeddings.weight[[3, 5, 8]]
     none = torch.zeros(4, dtype=torch.float64)
-    wide = torch.stack([torch.cat(three) for three in ((b, a, none), (c, b, a), (none, c, b))])
+    wide = torch.stack(
+        [torch.cat(three) for three in ((b, a, none), (c, b, a), (none, c, b))]
+    )
     torch.testing.assert_close(one(ids)[0], wide @ one.dense.weight.T + one.dense.bias)
     padded = one(functional.pad(ids, (0, 4)))[:, :3]  # padding's row is zero
     torch.testing.assert_close(padded, one(ids))
@@ -109,30 +120,48 @@ def test_trigrams_are_next_token_token_and_the_one_before():
 @pytest.mark.parametrize("embedding", ["trigram", "plain"])
 def test_padding_does_not_change_logits(embedding, sentences, logits):
     made = model(net(embedding=embedding))
-    first, *others = (logits(made, sentences(lengths=(9, 6), extra=extra)) for extra in (0, 3, 7))
+    first, *others = (
+        logits(made, sentences(lengths=(9, 6), extra=extra)) for extra in (0, 3, 7)
+    )
     assert max((first - other).abs().max() for other in others) < 1e-12
 
 
 def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypatch):
-    """Of 60 words 12 occur. The others stay; the result is that of training the whole table."""
+    """Of 60 words 12 occur. The others stay; the result is that of training the whole
+    table."""
     random = np.random.default_rng(0)
     rows = [random.integers(5, 17, size) for size in random.integers(4, 9, 24)]
-    encoded = Encoded({"input_ids": rows}, torch.tensor([len(row) % 2 for row in rows]), 0)
+    encoded = Encoded(
+        {"input_ids": rows}, torch.tensor([len(row) % 2 for row in rows]), 0
+    )
     results = []
     for exact in (True, False):
         if not exact:
             monkeypatch.setattr(loop, "used_rows", lambda *_: nullcontext())
         made = model(net()).float()
-        before = made.bert.embeddings.word_embeddings.word_embeddings.weight.detach().clone()
+        before = (
+            made.bert.embeddings.word_embeddings.word_embeddings.weight.detach().clone()
+        )
 
         def loss(batch, chosen, made=made):
-            return losses.prediction(made(**batch).logits, encoded.labels[chosen], Targets("hard"))
+            return losses.prediction(
+                made(**batch).logits, encoded.labels[chosen], Targets("hard")
+            )
 
         train = Train(epochs=2, batch=8, lr=1e-3, max_length=16, dropout=0.1)
-        loop.fit(Draft(tmp_path / str(exact)), made, encoded, loss, train, Numerics("float32", 1))
+        loop.fit(
+            Draft(tmp_path / str(exact)),
+            made,
+            encoded,
+            loss,
+            train,
+            Numerics("float32", 1),
+        )
         results.append(made.state_dict())
         after = made.bert.embeddings.word_embeddings.word_embeddings.weight
-        assert torch.equal(after[20:], before[20:]) and not torch.equal(after[5:17], before[5:17])
+        assert torch.equal(after[20:], before[20:]) and not torch.equal(
+            after[5:17], before[5:17]
+        )
         assert after.shape == (60, 128) and (after[0] == 0).all()
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[1])
 
@@ -166,7 +195,8 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
     assert (chosen - logits(own, batch)).abs().max() < 1e-12
     assert ((chosen - before).abs().max() > 1e-3) == (parts != PARTS[0])
     assert (
-        supernet.read_net(own) == part.to_json() and supernet.read_net(whole) == large().to_json()
+        supernet.read_net(own) == part.to_json()
+        and supernet.read_net(whole) == large().to_json()
     )
     count = parameters(part, "with pooler", vocab=60, positions=40)
     assert size(own.bert)["parameters"] == count
@@ -232,7 +262,9 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
     source = transformers.BertModel(copy.deepcopy(student.config)).double().eval()
     assert supernet.inherit(student, source) == ["classifier.weight", "classifier.bias"]
     with torch.no_grad():
-        mine, theirs = (m(**sentences()).last_hidden_state for m in (student.bert, source))
+        mine, theirs = (
+            m(**sentences()).last_hidden_state for m in (student.bert, source)
+        )
     assert (mine - theirs).abs().max() < 1e-12
 
 
@@ -241,36 +273,51 @@ def test_channels_out_of_use_get_zero_gradients_and_networks_none(sentences):
     supernet.choose(whole, net((BERT, 2, 4), (BERT, 1, 1)))
     whole(**sentences()).logits.sum().backward()
     _, used, unused, _ = whole.bert.encoder.layer[0].output.networks
-    assert (used.W1.weight.grad[12:] == 0).all() and (used.W1.weight.grad[:12] != 0).any()
+    assert (used.W1.weight.grad[12:] == 0).all() and (
+        used.W1.weight.grad[:12] != 0
+    ).any()
     assert (used.W2.weight.grad[:, 12:] == 0).all()
     assert all(p.grad is None for p in unused.parameters())
 
 
-@pytest.mark.parametrize("mismatch, embedding", [("truncate", "trigram"), ("pad", "plain")])
+@pytest.mark.parametrize(
+    "mismatch, embedding", [("truncate", "trigram"), ("pad", "plain")]
+)
 def test_save_and_load_give_the_same_logits(
     mismatch, embedding, tokenizer, tmp_path, sentences, logits
 ):
-    width = 144 if mismatch == "pad" else None  # at ratio 1/3 no fewer channels than hidden ones
-    made = model(net(*PARTS[2], mismatch=mismatch, embedding=embedding, width=width)).float()
+    width = (
+        144 if mismatch == "pad" else None
+    )  # at ratio 1/3 no fewer channels than hidden ones
+    made = model(
+        net(*PARTS[2], mismatch=mismatch, embedding=embedding, width=width)
+    ).float()
     backbone.save(made, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, sentences()), logits(made, sentences()))
     assert (
-        supernet.read_net(again) == supernet.read_net(made) and again.config.layer_norm_eps == 1e-5
+        supernet.read_net(again) == supernet.read_net(made)
+        and again.config.layer_norm_eps == 1e-5
     )
-    assert torch.equal(logits(copy.deepcopy(made), sentences()), logits(made, sentences()))
+    assert torch.equal(
+        logits(copy.deepcopy(made), sentences()), logits(made, sentences())
+    )
 
 
 # ---- raw scores ----
 @pytest.mark.parametrize("ghosts", [False, True])
-def test_raw_scores_are_those_that_the_softmax_sees(ghosts, family, tiny, sentences, logits):
+def test_raw_scores_are_those_that_the_softmax_sees(
+    ghosts, family, tiny, sentences, logits
+):
     made, batch = tiny(family).double(), sentences(family)
     if ghosts:
         operate(made, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
         operate(made, GHOST | {"kind": "conv2d", "positions": ["qk"], "mask": True})
     before, implementation = logits(made, batch), made.config._attn_implementation
     attention, inputs = layers(made)[0].attention.self, []
-    handle = layers(made)[0].register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    handle = layers(made)[0].register_forward_pre_hook(
+        lambda _, given: inputs.append(given[0])
+    )
     with scores.watch(made) as seen:
         watched = logits(made, batch)
     handle.remove()
@@ -279,13 +326,17 @@ def test_raw_scores_are_those_that_the_softmax_sees(ghosts, family, tiny, senten
         for linear in (attention.query, attention.key)
     )
     assert len(seen) == 2 and seen[0].shape == (3, 3 if ghosts else 12, 9, 9)
-    bias = position_bias(made, inputs[0])[:, : seen[0].shape[1]]  # The first heads stay in a cut.
+    bias = position_bias(made, inputs[0])[
+        :, : seen[0].shape[1]
+    ]  # The first heads stay in a cut.
     torch.testing.assert_close(seen[0], q @ k.transpose(2, 3) / 2 + bias)
     assert (watched - before).abs().max() < 1e-12
     assert made.config._attn_implementation == implementation
     kept = list(seen)
     assert torch.equal(logits(made, batch), before)
-    assert all(a is b for a, b in zip(kept, seen, strict=True))  # nobody watches any longer
+    assert all(
+        a is b for a, b in zip(kept, seen, strict=True)
+    )  # nobody watches any longer
 
 
 # ---- mistakes ----
@@ -302,11 +353,17 @@ def inherited(student, *source, **config):
 @pytest.mark.parametrize(
     "act, message",
     [
-        (lambda: supernet.choose(model(net()), large()), "24 channels cannot run 4 of 48"),
+        (
+            lambda: supernet.choose(model(net()), large()),
+            "24 channels cannot run 4 of 48",
+        ),
         (lambda: operate(model(net()), {"op": "cut", "heads": 3}), "cut after stack"),
         (lambda: operate(model(net()), GHOST, seed=0), "ghost after stack"),
         (lambda: inherited(large(3), large(2)), "60, 3.* and a multiple of the layers"),
-        (lambda: inherited(net(), net(), vocab_size=61), "60, 2.*61, 2.* take the same vocabulary"),
+        (
+            lambda: inherited(net(), net(), vocab_size=61),
+            "60, 2.*61, 2.* take the same vocabulary",
+        ),
         (lambda: inherited(large(), net(*PARTS[2])), "at least as large"),
         (lambda: inherited(net(), net(), num_labels=3), "have as many outputs"),
     ],
@@ -318,7 +375,13 @@ def test_what_does_not_fit_is_refused(act, message):
 
 def test_values_of_the_configuration():
     config = supernet.build(net(), like=LIKE).config
-    names = ("layer_norm_eps", "initializer_range", "hidden_act", "vocab_size", "hidden_size")
+    names = (
+        "layer_norm_eps",
+        "initializer_range",
+        "hidden_act",
+        "vocab_size",
+        "hidden_size",
+    )
     found = [getattr(config, name) for name in (*names, "num_hidden_layers")]
     assert found == [1e-5, 0.02, "gelu_pytorch_tanh", 60, 48, 2]
 
@@ -331,4 +394,6 @@ def test_scores_carry_gradients_and_dropout_stays(tiny, sentences):
         assert not torch.allclose(first, second)
         seen[1].square().mean().backward()
     attention = made.bert.encoder.layer[1].attention.self
-    assert (attention.query.weight.grad != 0).any() and attention.value.weight.grad is None
+    assert (
+        attention.query.weight.grad != 0
+    ).any() and attention.value.weight.grad is None

@@ -24,7 +24,9 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
         model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
-    cached = matching.states_on_disk(tmp_path / "states.safetensors", len(layers(model)))
+    cached = matching.states_on_disk(
+        tmp_path / "states.safetensors", len(layers(model))
+    )
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
     with taps(model) as seen, torch.no_grad():
@@ -35,7 +37,10 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     for name in ("attention", "ffn"):
         assert len(found[name]) == len(seen[name]) == 2
         for mine, theirs in zip(found[name], seen[name], strict=True):
-            assert torch.allclose(mine[real], theirs[real], atol=1e-5) and not mine[~real].any()
+            assert (
+                torch.allclose(mine[real], theirs[real], atol=1e-5)
+                and not mine[~real].any()
+            )
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
@@ -43,5 +48,7 @@ def test_half_precision_is_kept(tiny, rows, tmp_path):
         tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
     )
     assert told["bytes"] == 25 * 5 * 48 * 2
-    found, _ = matching.states_on_disk(tmp_path / "s.safetensors", 2)(collate(rows, [0]), [0])
+    found, _ = matching.states_on_disk(tmp_path / "s.safetensors", 2)(
+        collate(rows, [0]), [0]
+    )
     assert found["embedding"].dtype == torch.bfloat16

@@ -31,12 +31,17 @@ def score(name, logits, labels):
         if np.ptp(x) == 0 or np.ptp(labels) == 0:
             return 0.0
         return (sp.pearsonr if name == "pearson" else sp.spearmanr)(x, labels).statistic
-    f = {"accuracy": sk.accuracy_score, "matthews": sk.matthews_corrcoef, "f1": sk.f1_score}[name]
+    f = {
+        "accuracy": sk.accuracy_score,
+        "matthews": sk.matthews_corrcoef,
+        "f1": sk.f1_score,
+    }[name]
     return f(labels, logits.argmax(1))
 
 
 def replicate(a, b=0.0, task="x", seed=0, n=1000):
-    """A Pair of models with these shares of right predictions, or with these masks of them."""
+    """A Pair of models with these shares of right predictions, or with these masks of
+    them."""
     labels = np.arange(n) % 2
     masks = (np.arange(n) < np.round(x * n) if np.isscalar(x) else x for x in (a, b))
     logits = (np.eye(2)[np.where(mask, labels, 1 - labels)] for mask in masks)
@@ -44,7 +49,8 @@ def replicate(a, b=0.0, task="x", seed=0, n=1000):
 
 
 def seed_effects(values, task="x", n=100_000):
-    """Pairs whose differences are these numbers of points, with next to no noise from examples."""
+    """Pairs whose differences are these numbers of points, with next to no noise from
+    examples."""
     return [replicate(v / 100, 0.0, task, seed, n) for seed, v in enumerate(values)]
 
 
@@ -56,7 +62,9 @@ def noisy(metric, n=200):
         labels = rng.normal(size=n).round(1) if rank else rng.integers(0, 2, n)
         clean = labels[:, None] if rank else np.eye(2)[labels]
         for seed in range(3):
-            said = (clean + noise * rng.normal(size=clean.shape) for noise in (1.0, 1.4))
+            said = (
+                clean + noise * rng.normal(size=clean.shape) for noise in (1.0, 1.4)
+            )
             found.append(Pair(task, seed, labels, *said, metric))
     return found
 
@@ -94,12 +102,16 @@ def test_the_mean_is_that_of_the_scores_and_swapped_models_mirror_the_estimate(m
     assert e.mean == pytest.approx(100 * np.mean(gains))
     swapped = [Pair(p.task, p.seed, p.labels, p.b, p.a, p.metric) for p in pairs]
     m = paired_difference(swapped)
-    assert (m.mean, m.low, m.high, m.p) == pytest.approx((-e.mean, -e.high, -e.low, e.p))
+    assert (m.mean, m.low, m.high, m.p) == pytest.approx(
+        (-e.mean, -e.high, -e.low, e.p)
+    )
 
 
 def test_interval_of_a_constant_difference_is_that_constant():
     e = paired_difference([replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)])
-    assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx((100, 100, 100, 0, 0))
+    assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx(
+        (100, 100, 100, 0, 0)
+    )
     assert (e.n_seeds, e.n_tasks) == (3, 2)
     same = paired_difference([replicate(0.5, 0.5, "x", s) for s in range(3)])
     assert (same.mean, same.low, same.high, same.p) == (0, 0, 0, 1)
@@ -107,7 +119,9 @@ def test_interval_of_a_constant_difference_is_that_constant():
 
 def test_one_seed_gives_the_binomial_interval_of_its_examples():
     e = paired_difference([replicate(0.64)])
-    half = sp.norm.ppf(0.975) * 100 * np.sqrt(0.64 * 0.36 / 999)  # 999: the jackknife's n - 1
+    half = (
+        sp.norm.ppf(0.975) * 100 * np.sqrt(0.64 * 0.36 / 999)
+    )  # 999: the jackknife's n - 1
     assert (e.low, e.high) == pytest.approx((64 - half, 64 + half))
     assert np.isnan(e.spread) and e.p == 1
 
@@ -122,7 +136,10 @@ def test_p_value_is_students_where_seeds_dominate():
 def test_coverage_with_few_seeds():
     rng, hits, n, trials = np.random.default_rng(3), 0, 150, 120
     for _ in range(trials):  # a gains 10 points, give or take 4 by seed
-        masks = [(rng.random(n) < 0.6 + g, rng.random(n) < 0.6) for g in rng.normal(0.1, 0.04, 3)]
+        masks = [
+            (rng.random(n) < 0.6 + g, rng.random(n) < 0.6)
+            for g in rng.normal(0.1, 0.04, 3)
+        ]
         pairs = [replicate(a, b, "x", s, n) for s, (a, b) in enumerate(masks)]
         e = paired_difference(pairs)
         hits += e.low <= 10 <= e.high
@@ -132,7 +149,9 @@ def test_coverage_with_few_seeds():
 def test_a_missing_replicate_moves_no_other_seed():
     flat = seed_effects([10, 10, 10], "x", 1000) + seed_effects([50, 50, 50], "y", 1000)
     e = paired_difference(flat[:-1])  # y lost seed 2
-    assert e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
+    assert (
+        e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
+    )
 
 
 def test_malformed_pairs_are_refused():
@@ -158,14 +177,17 @@ def test_slope_of_known_gains():
 
 
 def test_the_straighter_line_is_told_by_one_contrast():
-    """Where y rises with both, its sign is that of the difference of the two residual sums."""
+    """Where y rises with both, its sign is that of the difference of the two residual
+    sums."""
     x, generator = np.log10([0.1, 0.3, 0.5, 0.7]), np.random.default_rng(0)
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
         if slope_weights(x) @ y > 0 and slope_weights(10**x) @ y > 0:
             assert np.sign(straighter_weights(x, 10**x) @ y) == np.sign(plain - log)
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert straighter_weights(x, 10**x) @ y == pytest.approx(explained[0] - explained[1])
+    assert straighter_weights(x, 10**x) @ y == pytest.approx(
+        explained[0] - explained[1]
+    )
 
 
 def test_slope_is_least_squares():
@@ -177,7 +199,10 @@ def test_the_mean_of_replicates_has_students_interval():
     x = [0.2, 0.5, 0.3, 0.4]
     e, test = replicates(x), sp.ttest_1samp(x, 0)
     assert (e.low, e.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
-    assert e.p == pytest.approx(test.pvalue) and (e.mean, e.n_seeds) == (pytest.approx(0.35), 4)
+    assert e.p == pytest.approx(test.pvalue) and (e.mean, e.n_seeds) == (
+        pytest.approx(0.35),
+        4,
+    )
     coarse = replicates([2.0, 2.0, 2.0], resolution=1.0)  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
     assert replicates([2.0, 2.0]).p == 0 and replicates([0.0, 0.0]).p == 1
@@ -186,24 +211,31 @@ def test_the_mean_of_replicates_has_students_interval():
 
 
 def test_holm_by_hand():
-    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(
+        holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]
+    )
     np.testing.assert_allclose(holm([0.6, 0.7]), [1, 1])
     assert holm([]).size == 0
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_noise_of_examples_is_the_jackknife_of_the_metric_itself(metric):
-    """Each cluster is taken away for real, and the metric is scikit-learn's or scipy's."""
+    """Each cluster is taken away for real, and the metric is scikit-learn's or
+    scipy's."""
     rng, n = np.random.default_rng(5), 80
     cluster = np.unique(rng.integers(0, 50, n), return_inverse=True)[1]
     pairs = [p for p in noisy(metric, n) if p.task == "x"]
     pairs = [Pair("x", p.seed, p.labels, p.a, p.b, metric, cluster) for p in pairs]
 
     def gap(rows):
-        scores = [[score(metric, x[rows], p.labels[rows]) for x in (p.a, p.b)] for p in pairs]
+        scores = [
+            [score(metric, x[rows], p.labels[rows]) for x in (p.a, p.b)] for p in pairs
+        ]
         return 100 * np.mean([a - b for a, b in scores])
 
-    left = np.array([gap(np.flatnonzero(cluster != k)) for k in range(cluster.max() + 1)])
+    left = np.array(
+        [gap(np.flatnonzero(cluster != k)) for k in range(cluster.max() + 1)]
+    )
     k = len(left)
     wanted = ((k - 1) / k * ((left - left.mean()) ** 2).sum()) ** 0.5
     assert paired_difference(pairs).noise == pytest.approx(wanted, rel=1e-9)
@@ -211,7 +243,8 @@ def test_the_noise_of_examples_is_the_jackknife_of_the_metric_itself(metric):
 
 def test_the_interval_shuts_out_what_its_p_rejects():
     e = paired_difference(
-        [replicate(0.62, 0.6, "x", s) for s in range(2)] + [replicate(0.66, 0.6, "x", 2)]
+        [replicate(0.62, 0.6, "x", s) for s in range(2)]
+        + [replicate(0.66, 0.6, "x", 2)]
     )
     for value in (e.low, e.high):
         assert e.p_of(value) == pytest.approx(0.05)
@@ -219,7 +252,9 @@ def test_the_interval_shuts_out_what_its_p_rejects():
     again = replicates([1.0, 2.0, 4.0])
     test = sp.ttest_1samp([1.0, 2.0, 4.0], 3.5)
     assert again.p_of(3.5) == pytest.approx(test.pvalue) and again.p_of(0.0) == again.p
-    assert replicates([2.0, 2.0]).p_of(2.0) == 1 and replicates([2.0, 2.0]).p_of(3.0) == 0
+    assert (
+        replicates([2.0, 2.0]).p_of(2.0) == 1 and replicates([2.0, 2.0]).p_of(3.0) == 0
+    )
 
 
 def test_many_clusters_are_fast():
@@ -251,5 +286,7 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
 def test_nothing_is_drawn_at_random():
     """Two calls, and another order of the pairs, give the same bits or nearly so."""
     one, two = paired_difference(noisy("f1")), paired_difference(noisy("f1")[::-1])
-    assert (one.low, one.high, one.p) == pytest.approx((two.low, two.high, two.p), rel=1e-12)
+    assert (one.low, one.high, one.p) == pytest.approx(
+        (two.low, two.high, two.p), rel=1e-12
+    )
     assert one == paired_difference(noisy("f1"))

@@ -1,4 +1,5 @@
-"""Every step end to end through the real store, on the toy world at the smallest size."""
+"""Every step end to end through the real store, on the toy world at the smallest
+size."""
 
 import json
 from dataclasses import replace
@@ -25,7 +26,9 @@ from lib.train import loop, losses
 from lib.train.batches import collate, encode, order
 
 NUMERICS = Numerics("float32", 1)
-TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+TRAIN = Train(
+    epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
+)
 ROWS, HELD_OUT, HEADS = 64, 24, 3
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
@@ -44,7 +47,9 @@ MATCHED = {
     "surgery": SURGERY,
     "distil": Distil(mask=True),
 }
-DISTILLED = Spec("distil", TOLD | MATCHED, {"teacher": TEACHER, "importance": RANKS}).with_seed(1)
+DISTILLED = Spec(
+    "distil", TOLD | MATCHED, {"teacher": TEACHER, "importance": RANKS}
+).with_seed(1)
 WHOLE = {"train": TRAIN, "surgery": [], "distil": Distil()}
 TAUGHT, BEST = (
     {"start": DISTILLED, "teacher": TEACHER},
@@ -83,8 +88,12 @@ def test_parameters_are_those_of_the_formulas(runs):
 def test_predictions_are_saved_with_their_rows(name, runs):
     dev, found = data.load(DATA)["dev"], runs[name].arrays("predictions")
     assert found["logits"].shape == (2000, 2) and found["logits"].dtype == np.float32
-    assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
-    assert runs[name].metrics["matthews"] == metrics.score("matthews", found["logits"], dev.y)
+    assert np.array_equal(found["labels"], dev.y) and np.array_equal(
+        found["index"], dev.index
+    )
+    assert runs[name].metrics["matthews"] == metrics.score(
+        "matthews", found["logits"], dev.y
+    )
     model, tokenizer = backbone.load(runs[name].model)
     again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
@@ -102,8 +111,13 @@ def test_surgery_is_kept_with_what_it_did(runs):
     assert ghost["report"] == {"modules": 4, "parameters": 4 * 48 * 3}
     assert json.loads((runs["control"].folder / "surgery.json").read_text()) == []
     for name in ("distilled", "student", "both"):
-        assert json.loads((runs[name].model / "config.json").read_text())["surgery"] == SURGERY
-    assert "surgery" not in json.loads((runs["control"].model / "config.json").read_text())
+        assert (
+            json.loads((runs[name].model / "config.json").read_text())["surgery"]
+            == SURGERY
+        )
+    assert "surgery" not in json.loads(
+        (runs["control"].model / "config.json").read_text()
+    )
 
 
 def test_no_file_of_a_run_names_a_folder_of_this_machine(runs):
@@ -111,12 +125,16 @@ def test_no_file_of_a_run_names_a_folder_of_this_machine(runs):
         for path in run.folder.rglob("*"):
             if path.suffix in (".json", ".jsonl", ".txt"):
                 told = path.read_text()
-                assert str(run.folder.parents[1]) not in told and str(paths.ROOT) not in told, path
+                assert (
+                    str(run.folder.parents[1]) not in told
+                    and str(paths.ROOT) not in told
+                ), path
 
 
 def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
     teacher, student = (
-        backbone.load(runs[name].model)[0].state_dict() for name in ("teacher", "distilled")
+        backbone.load(runs[name].model)[0].state_dict()
+        for name in ("teacher", "distilled")
     )
     told = json.loads((runs["distilled"].folder / "surgery.json").read_text())
     kept = told[0]["report"]["heads"][0]
@@ -124,40 +142,57 @@ def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
     before, after = teacher[key].view(12, 4, 48)[kept].flatten(0, 1), student[key]
     assert 0 < (before - after).norm() < 0.5 * before.norm()
     kernels = [v for k, v in student.items() if "convolution" in k]
-    assert len(kernels) == 4 and len({tuple(k.flatten().tolist()) for k in kernels}) == 4
+    assert (
+        len(kernels) == 4 and len({tuple(k.flatten().tolist()) for k in kernels}) == 4
+    )
     # distillation does not touch the head
     assert torch.equal(teacher["classifier.weight"], student["classifier.weight"])
 
 
 @pytest.mark.parametrize("mask", [True, False])
 def test_distillation_matches_the_states_that_its_options_name(mask, runs, store):
-    """The loss of an epoch that does not move the weights, computed again from the parts."""
+    """The loss of an epoch that does not move the weights, computed again from the
+    parts."""
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
     told = {"train": plain(train), "distil": plain(Distil(mask))}
     found = execute(replace(DISTILLED, args=DISTILLED.args | told), store)
     teacher, tokenizer = backbone.load(runs["teacher"].model)
     student, _ = backbone.load(runs["teacher"].model)
     scores = {k: torch.from_numpy(v) for k, v in runs["ranks"].arrays("scores").items()}
-    operate(student, SURGERY[0], head_scores=scores["heads"], neuron_scores=scores["neurons"])
+    operate(
+        student,
+        SURGERY[0],
+        head_scores=scores["heads"],
+        neuron_scores=scores["neurons"],
+    )
     operate(student, SURGERY[1], seed=stream(1, "ghost"))
     rows, values = encode(tokenizer, data.load(DATA)["train"], 32), []
     for chosen in order(rows.lengths(), 16, 1, 0):
         batch = collate(rows, chosen)
         with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
             student(**batch), teacher(**batch)
-            states = ([s["embedding"], *s["attention"], *s["ffn"]] for s in (mine, theirs))
+            states = (
+                [s["embedding"], *s["attention"], *s["ffn"]] for s in (mine, theirs)
+            )
             pairs = zip(*states, strict=True)
             real = batch["attention_mask"]
-            values.append(sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs))
-    assert [line["loss"] for line in losses_of(found)] == pytest.approx(values, rel=1e-5)
+            values.append(
+                sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs)
+            )
+    assert [line["loss"] for line in losses_of(found)] == pytest.approx(
+        values, rel=1e-5
+    )
 
 
 def test_targets_have_their_parts(runs):
     parts = {
-        name: losses_of(runs[name])[0].keys() - {"loss"} for name in ("student", "soft", "both")
+        name: losses_of(runs[name])[0].keys() - {"loss"}
+        for name in ("student", "soft", "both")
     }
     assert parts == {"student": {"hard"}, "soft": {"soft"}, "both": {"hard", "soft"}}
-    assert "best_step" in runs["both"].metrics and "best_step" not in runs["soft"].metrics
+    assert (
+        "best_step" in runs["both"].metrics and "best_step" not in runs["soft"].metrics
+    )
 
 
 def test_the_best_model_is_the_one_that_is_kept(runs):
@@ -177,9 +212,15 @@ def test_the_same_specs_again_are_bit_equal(runs, tmp_path):
         same_run(made(other, spec), runs[name])
 
 
-@pytest.mark.parametrize("heads, message", [(13, "cut to 13 heads"), (0, "cut to 0 heads")])
+@pytest.mark.parametrize(
+    "heads, message", [(13, "cut to 13 heads"), (0, "cut to 0 heads")]
+)
 def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, store):
-    spec = replace(DISTILLED, args=DISTILLED.args | {"surgery": [{"op": "cut", "heads": heads}]})
+    spec = replace(
+        DISTILLED, args=DISTILLED.args | {"surgery": [{"op": "cut", "heads": heads}]}
+    )
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
-    assert store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
+    assert (
+        store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
+    )

@@ -41,18 +41,30 @@ def test_a_run_is_there_only_when_it_is_whole(store):
     with locked(store.lock(SPEC)):
         draft = Draft(store, SPEC, {}, keep=True)
         assert store.state(SPEC)["state"] == "running"
-    assert store.find(SPEC) is None and store.state(SPEC)["state"] == "died"  # nobody is at it
+    assert (
+        store.find(SPEC) is None and store.state(SPEC)["state"] == "died"
+    )  # nobody is at it
     run = finish(draft, {"accuracy": 0.5}, {"python": "3"})
-    assert store.find(SPEC).metrics == {"accuracy": 0.5} and run.status["state"] == "finished"
+    assert (
+        store.find(SPEC).metrics == {"accuracy": 0.5}
+        and run.status["state"] == "finished"
+    )
     assert not store.part(SPEC).exists()
 
 
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
     rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
-    logits, labels = rng.normal(size=(rows, 2)).astype(np.float32), rng.integers(0, 2, rows)
-    draft.save_arrays("predictions", logits=logits, labels=labels, index=np.arange(rows))
-    draft.save_arrays("curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8))
+    logits, labels = (
+        rng.normal(size=(rows, 2)).astype(np.float32),
+        rng.integers(0, 2, rows),
+    )
+    draft.save_arrays(
+        "predictions", logits=logits, labels=labels, index=np.arange(rows)
+    )
+    draft.save_arrays(
+        "curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8)
+    )
     (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     draft.log(step=1)
     return finish(draft, {"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
@@ -65,22 +77,34 @@ def test_a_record_is_the_run_without_weights_and_events(store):
         store.record(run)
     found = elsewhere(store).find(SPEC)
     left = {"model", "events.jsonl"}
-    assert {p.name for p in found.folder.iterdir()} == {p.name for p in run.folder.iterdir()} - left
+    assert {p.name for p in found.folder.iterdir()} == {
+        p.name for p in run.folder.iterdir()
+    } - left
     for part in ("spec", "status", "env", "name"):
         assert getattr(found, part) == getattr(run, part)
     assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"])
     assert found.lines("events.jsonl") == run.lines("none") == []
-    assert found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl")
+    assert (
+        found.lines("history.jsonl")
+        == [{"a": 1}, {"b": 2}]
+        == run.lines("history.jsonl")
+    )
     for name in ("predictions", "curve"):
         mine, theirs = run.arrays(name), found.arrays(name)
-        assert mine.keys() == theirs.keys() and all(mine[k].dtype == theirs[k].dtype for k in mine)
+        assert mine.keys() == theirs.keys() and all(
+            mine[k].dtype == theirs[k].dtype for k in mine
+        )
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine)
     with pytest.raises(FileNotFoundError, match="none.safetensors"):
         found.arrays("none")
-    assert [r.name for r in store.recorded()] == [SPEC.name] and found.origin == "record"
+    assert [r.name for r in store.recorded()] == [
+        SPEC.name
+    ] and found.origin == "record"
 
 
-@pytest.mark.parametrize("name", ["spec.json", "metrics.json", "predictions.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["spec.json", "metrics.json", "predictions.safetensors"]
+)
 def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
     path = store.record(with_arrays(store)) / name
     whole = path.read_bytes()
@@ -138,7 +162,9 @@ MORE = {  # what may lie in a folder beside what was written: f(folder)
         (folder / "env.json").unlink(),
         (folder / "env.json").mkdir(),
     ),
-    "fewer listed": lambda folder: listed(folder, lambda files: files.pop("metrics.json")),
+    "fewer listed": lambda folder: listed(
+        folder, lambda files: files.pop("metrics.json")
+    ),
     "none listed": lambda folder: listed(folder, dict.clear),
 }
 
@@ -167,12 +193,15 @@ def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
     assert store.find(SPEC) is None
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
     again = execute.execute(SPEC, store)
-    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.wrong(again.folder)
+    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.wrong(
+        again.folder
+    )
     assert not {p.name for p in again.folder.iterdir()} & {"more", "more.json"}
 
 
 def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
-    """Names with a dot are not read; a draft, and what is written whole, remove them."""
+    """Names with a dot are not read; a draft, and what is written whole, remove
+    them."""
     part = store.part(SPEC)
     part.mkdir(parents=True)
     (part / ".env.json.4711").write_text("{")
@@ -186,12 +215,21 @@ def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
 
 def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
     """A young one may be at work, also of a process with the same number elsewhere."""
-    names = (".x.json.4711", ".x.json.old8char", ".x.json.young", ".x.json.lock", ".y.json.1")
+    names = (
+        ".x.json.4711",
+        ".x.json.old8char",
+        ".x.json.young",
+        ".x.json.lock",
+        ".y.json.1",
+    )
     for name in names:
         (tmp_path / name).write_text("")
         if name != names[2]:
             os.utime(tmp_path / name, (1, 1))
-    with disk.atomic_path(tmp_path / "x.json") as one, disk.atomic_path(tmp_path / "x.json") as two:
+    with (
+        disk.atomic_path(tmp_path / "x.json") as one,
+        disk.atomic_path(tmp_path / "x.json") as two,
+    ):
         one.write_text("1")
         two.write_text("2")
     left = {path.name for path in tmp_path.iterdir()}
@@ -210,7 +248,9 @@ def test_a_run_whose_folder_is_deleted_stops(store, anew):
         lambda: draft.save_arrays("x", y=np.zeros(1)),
         lambda: draft.seal({}, {}),
     ):
-        with pytest.raises(FileNotFoundError, match="was deleted while the run was made"):
+        with pytest.raises(
+            FileNotFoundError, match="was deleted while the run was made"
+        ):
             write()
     assert draft.folder.exists() == anew and store.find(SPEC) is None
 
@@ -255,7 +295,11 @@ print(json.dumps([paths.scrubbed(text) == text, [str(p) for p in paths.roots().v
 )
 def test_roots_of_any_kind_are_absolute_and_rewrite_no_text(root, tmp_path):
     """A child, which stands elsewhere, has the same ones; words of a page stay."""
-    env = os.environ | dict.fromkeys(paths.ROOTS, root) | {"HOME": "/", "PYTHONPATH": paths.ROOT}
+    env = (
+        os.environ
+        | dict.fromkeys(paths.ROOTS, root)
+        | {"HOME": "/", "PYTHONPATH": paths.ROOT}
+    )
     words = [sys.executable, "-c", ROOTED, f"{tmp_path}/somewhere/runs"]
     how = {"env": env | {"TMPDIR": str(tmp_path)}, "cwd": tmp_path, "text": True}
     told = json.loads(subprocess.check_output(words, **how))
@@ -273,7 +317,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     stop_at(monkeypatch, os, "replace", 1, OSError(28, "No space left on device"))
     with pytest.raises(OSError):
         write_json(path, {"a": 2})
-    assert read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
+    assert read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == [
+        "x.json"
+    ]
 
 
 HOLD = """
@@ -304,7 +350,9 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
 
 
 def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch):
-    stop_at(monkeypatch, checkpoint, "checkpoint", 1, OSError(28, "No space left on device"))
+    stop_at(
+        monkeypatch, checkpoint, "checkpoint", 1, OSError(28, "No space left on device")
+    )
     with pytest.raises(OSError, match="No space left on device"):
         execute.execute(SPEC, store)
     assert store.state(SPEC)["state"] == "failed"

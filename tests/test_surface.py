@@ -12,7 +12,9 @@ SMALL = {"points": 41}
 
 
 def one(formula, q=1, stack=1, width=540, layers=1):
-    return Net(540, width, 12, "trigram", "truncate", (Layer(formula, stack, q),) * layers)
+    return Net(
+        540, width, 12, "trigram", "truncate", (Layer(formula, stack, q),) * layers
+    )
 
 
 def plane(recipe):
@@ -42,12 +44,18 @@ def test_one_layer_by_hand():
 def test_a_width_below_1(width, gain):
     """2 / q is 1/2 for q = 4: at least one channel, or half of one."""
     x, y = plane(Recipe(**SMALL))
-    close(z_of(one("W2 tanh(W1 x)", 4), width=width, residual=False), gain * np.tanh(x + y))
+    close(
+        z_of(one("W2 tanh(W1 x)", 4), width=width, residual=False),
+        gain * np.tanh(x + y),
+    )
 
 
 def test_truncation_keeps_the_first_channel():
     x, y = plane(Recipe(**SMALL))
-    net, first, second = one("W2 tanh(W1 x * x)", 2), *(np.tanh((x + y) * c) for c in (x, y))
+    net, first, second = (
+        one("W2 tanh(W1 x * x)", 2),
+        *(np.tanh((x + y) * c) for c in (x, y)),
+    )
     close(z_of(net, width="whole", residual=False), first)
     close(z_of(net, width="real", residual=False), (first + second) / 2)
 
@@ -66,12 +74,17 @@ def test_ranges_worked_out_apart(name, average, low, high):
     grid, z = surface(NETS[name], Recipe(average=average, points=81))
     assert (grid[0], grid[-1], z.shape) == (-15, 5, (81, 81))
     np.testing.assert_allclose([z.min(), z.max()], [low, high], rtol=5e-3)
-    np.testing.assert_array_equal(z, surface(NETS[name], Recipe(average=average, points=81))[1])
+    np.testing.assert_array_equal(
+        z, surface(NETS[name], Recipe(average=average, points=81))[1]
+    )
 
 
 @pytest.mark.parametrize(
     "formula",
-    ["W2 ((x * W1 x) * (x * max(x * tanh(x), x)))", "W2 (elu(W1 x) * x) + x * sigmoid(x)"],
+    [
+        "W2 ((x * W1 x) * (x * max(x * tanh(x), x)))",
+        "W2 (elu(W1 x) * x) + x * sigmoid(x)",
+    ],
 )
 def test_nothing_overflows(formula):
     with np.errstate(over="raise", invalid="raise", divide="raise"):

@@ -37,16 +37,21 @@ def operated(model, *ops):
 
 
 def zero_masked(model, heads, neurons):
-    """The whole model with the context of the other heads, and the other neurons, set to zero."""
+    """The whole model with the context of the other heads, and the other neurons, set
+    to zero."""
 
     def only(index):
         def hook(_, inputs):
-            mask = torch.zeros(inputs[0].shape[-1]).index_fill(0, torch.tensor(index), 1.0)
+            mask = torch.zeros(inputs[0].shape[-1]).index_fill(
+                0, torch.tensor(index), 1.0
+            )
             return (inputs[0] * mask.to(inputs[0]),)
 
         return hook
 
-    for layer, kept_heads, kept_neurons in zip(layers(model), heads, neurons, strict=True):
+    for layer, kept_heads, kept_neurons in zip(
+        layers(model), heads, neurons, strict=True
+    ):
         width = layer.attention.self.attention_head_size
         columns = [head * width + i for head in kept_heads for i in range(width)]
         layer.attention.output.dense.register_forward_pre_hook(only(columns))
@@ -59,7 +64,9 @@ def close(a, b):
 
 
 @pytest.mark.parametrize("total, heads", [(12, 12), (12, 3), (12, 1), (4, 1)])
-def test_a_cut_model_is_the_whole_one_with_zeros(family, total, heads, tiny, sentences, logits):
+def test_a_cut_model_is_the_whole_one_with_zeros(
+    family, total, heads, tiny, sentences, logits
+):
     whole, model = (tiny(family, total).double() for _ in range(2))
     batch = sentences(family)
     scores = random_scores(model)
@@ -69,7 +76,8 @@ def test_a_cut_model_is_the_whole_one_with_zeros(family, total, heads, tiny, sen
         ("neurons", scores["neuron_scores"], 96 * heads // total),
     ):
         assert kept[name] == [
-            layer.sort(descending=True, stable=True).indices[:number].tolist() for layer in row
+            layer.sort(descending=True, stable=True).indices[:number].tolist()
+            for layer in row
         ]
     before = logits(whole, batch)
     close(logits(model, batch), logits(zero_masked(whole, **kept), batch))
@@ -78,14 +86,25 @@ def test_a_cut_model_is_the_whole_one_with_zeros(family, total, heads, tiny, sen
 
 @pytest.mark.parametrize(
     "heads, neurons",
-    [(HEADS, NEURONS), ([[0], [11]], [[95], [0]]), ([[5, 1], list(range(12))], NEURONS)],
+    [
+        (HEADS, NEURONS),
+        ([[0], [11]], [[95], [0]]),
+        ([[5, 1], list(range(12))], NEURONS),
+    ],
 )
 def test_a_model_that_keeps_parts_is_the_whole_one_with_zeros(
     family, heads, neurons, tiny, sentences, logits
 ):
-    model, whole, batch = tiny(family).double(), tiny(family).double(), sentences(family)
+    model, whole, batch = (
+        tiny(family).double(),
+        tiny(family).double(),
+        sentences(family),
+    )
     report = operate(model, {"op": "keep", "heads": heads, "neurons": neurons})
-    assert report == {"heads": [len(h) for h in heads], "neurons": [len(n) for n in neurons]}
+    assert report == {
+        "heads": [len(h) for h in heads],
+        "neurons": [len(n) for n in neurons],
+    }
     before = logits(whole, batch)
     close(logits(model, batch), logits(zero_masked(whole, heads, neurons), batch))
     assert not torch.allclose(logits(model, batch), before, atol=1e-3)
@@ -118,19 +137,51 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
         ({"op": "cut", "heads": 0}, {}, "cut to 0 heads: keep 1 to 12"),
         ({"op": "cut", "heads": 13}, {}, "cut to 13 heads: keep 1 to 12"),
         ({"op": "cut", "heads": 2.5}, {}, "cut to 2.5 heads"),
-        (CUT, {"head_scores": torch.rand(2, 4)}, r"head scores.*\[2, 4\].*2 layers of 12"),
-        (CUT, {"neuron_scores": torch.rand(2, 95)}, r"neuron scores.*\[2, 95\].*2 layers of 96"),
-        (CUT, {"head_scores": torch.rand(1, 12)}, r"head scores.*\[1, 12\].*2 layers of 12"),
+        (
+            CUT,
+            {"head_scores": torch.rand(2, 4)},
+            r"head scores.*\[2, 4\].*2 layers of 12",
+        ),
+        (
+            CUT,
+            {"neuron_scores": torch.rand(2, 95)},
+            r"neuron scores.*\[2, 95\].*2 layers of 96",
+        ),
+        (
+            CUT,
+            {"head_scores": torch.rand(1, 12)},
+            r"head scores.*\[1, 12\].*2 layers of 12",
+        ),
         ({"op": "cutt", "heads": 3}, {}, "unknown surgery: 'cutt'; did you mean 'cut'"),
         ({"heads": 3}, {}, "unknown surgery: None"),
         (ADD | {"kind": "dwconf"}, {}, "Ghost.kind is 'dwconf'; allowed: 'dwconv'"),
-        (KEEP | {"heads": [[1], []]}, {}, r"keep heads of layer 1: found \[\]; .* 0 to 11, each"),
-        (KEEP | {"heads": [[1], [12]]}, {}, r"keep heads of layer 1: found \[12\]; .* 0 to 11"),
+        (
+            KEEP | {"heads": [[1], []]},
+            {},
+            r"keep heads of layer 1: found \[\]; .* 0 to 11, each",
+        ),
+        (
+            KEEP | {"heads": [[1], [12]]},
+            {},
+            r"keep heads of layer 1: found \[12\]; .* 0 to 11",
+        ),
         (KEEP | {"heads": [[-1], [2]]}, {}, r"keep heads of layer 0: found \[-1\];"),
-        (KEEP | {"neurons": [[3, 4, 3], [2]]}, {}, r"keep neurons of layer 0: .* each once"),
+        (
+            KEEP | {"neurons": [[3, 4, 3], [2]]},
+            {},
+            r"keep neurons of layer 0: .* each once",
+        ),
         (KEEP | {"heads": [[1]]}, {}, "zip.. argument 2 is shorter"),
-        (KEEP | {"head": HEADS}, {}, "unknown part to keep: 'head'; did you mean 'heads'"),
-        ({"op": "keep", "qk": [[1], [48]]}, {}, r"keep qk of layer 1: found \[48\]; .* 0 to 47"),
+        (
+            KEEP | {"head": HEADS},
+            {},
+            "unknown part to keep: 'head'; did you mean 'heads'",
+        ),
+        (
+            {"op": "keep", "qk": [[1], [48]]},
+            {},
+            r"keep qk of layer 1: found \[48\]; .* 0 to 47",
+        ),
         ({"op": "keep", "embedding": [[1]]}, {}, "zip.. argument 2 is shorter"),
     ],
 )
@@ -172,7 +223,9 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
 
 
 # ---- saving and opening ----
-@pytest.mark.parametrize("ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"])
+@pytest.mark.parametrize(
+    "ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"]
+)
 def test_saved_and_loaded_gives_the_same_logits(
     family, ops, tiny, sentences, logits, tokenizer, tmp_path
 ):
@@ -184,8 +237,13 @@ def test_saved_and_loaded_gives_the_same_logits(
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
     backbone.save(again, words, tmp_path / "again")
-    assert torch.equal(logits(backbone.load(tmp_path / "again")[0], batch), logits(model, batch))
-    for cls in (transformers.AutoModel, transformers.AutoModelForSequenceClassification):
+    assert torch.equal(
+        logits(backbone.load(tmp_path / "again")[0], batch), logits(model, batch)
+    )
+    for cls in (
+        transformers.AutoModel,
+        transformers.AutoModelForSequenceClassification,
+    ):
         if ops:  # a plain load refuses such a folder
             with pytest.raises((OSError, ValueError)):
                 cls.from_pretrained(tmp_path / "model", local_files_only=True)
@@ -220,7 +278,9 @@ def test_a_new_head_is_drawn_from_its_seed(family, head, tiny, tokenizer, tmp_pa
     )
     assert all(torch.equal(same[k], twin[k]) for k in same)
     drawn = [k for k in same if not torch.equal(same[k], other[k])]
-    assert drawn and all(k.startswith(("classifier", "qa_outputs")) or "pooler" in k for k in drawn)
+    assert drawn and all(
+        k.startswith(("classifier", "qa_outputs")) or "pooler" in k for k in drawn
+    )
 
 
 def test_weights_that_disagree_with_their_surgery_are_named(tiny, tokenizer, tmp_path):
@@ -238,11 +298,16 @@ def test_weights_that_disagree_with_their_surgery_are_named(tiny, tokenizer, tmp
 
     first = "bert.encoder.layer.0.attention.output.dense"
     four = refusal([{"op": "cut", "heads": 4}, ADD], weights)
-    assert f"{first}.dense.weight has [48, 12], expected [48, 16]" in four and "\n" not in four
+    assert (
+        f"{first}.dense.weight has [48, 12], expected [48, 16]" in four
+        and "\n" not in four
+    )
     assert f"{folder}: the weights do not fit" in four
     kernel = f"{first}.convolution.weight"
     assert f"{kernel} is not expected" in refusal([CUT], weights)
-    assert f"{kernel} has [48, 3], expected [48, 5]" in refusal([CUT, ADD | {"kernel": 5}], weights)
+    assert f"{kernel} has [48, 3], expected [48, 5]" in refusal(
+        [CUT, ADD | {"kernel": 5}], weights
+    )
     missing = {k: v for k, v in weights.items() if k != "classifier.bias"}
     assert "classifier.bias is missing" in refusal([CUT, ADD], missing)
 
@@ -258,13 +323,21 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         {},
         "is missing; .*; 7[0-9] more",
     ),
-    "more layers configured": (lambda w: w, {"num_hidden_layers": 4}, r"layer\.2.* is missing"),
+    "more layers configured": (
+        lambda w: w,
+        {"num_hidden_layers": 4},
+        r"layer\.2.* is missing",
+    ),
     "fewer layers configured": (
         lambda w: w,
         {"num_hidden_layers": 1},
         r"layer\.1\.attention.* is not expected",
     ),
-    "other sizes": (lambda w: w, {"intermediate_size": 90}, r"has \[96\], expected \[90\]"),
+    "other sizes": (
+        lambda w: w,
+        {"intermediate_size": 90},
+        r"has \[96\], expected \[90\]",
+    ),
     "int8": (
         lambda w: {k: v.to(torch.int8) if v.dim() > 1 else v for k, v in w.items()},
         {},
@@ -276,19 +349,31 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         "embeddings.LayerNorm.bias is I8, expected a floating-point type",
     ),
     "a mask": (
-        lambda w: {k: v > 0 if k.endswith("0.output.dense.bias") else v for k, v in w.items()},
+        lambda w: {
+            k: v > 0 if k.endswith("0.output.dense.bias") else v for k, v in w.items()
+        },
         {},
         "layer.0.output.dense.bias is BOOL, expected a floating-point type",
     ),
-    "an unknown activation": (lambda w: w, {"hidden_act": "nope"}, "cannot be read .*nope"),
-    "a text for a number": (lambda w: w, {"num_hidden_layers": "2"}, "cannot be read .*got str"),
+    "an unknown activation": (
+        lambda w: w,
+        {"hidden_act": "nope"},
+        "cannot be read .*nope",
+    ),
+    "a text for a number": (
+        lambda w: w,
+        {"num_hidden_layers": "2"},
+        "cannot be read .*got str",
+    ),
     "no tensors at all": (None, {}, "the weights cannot be read"),
 }
 
 
 @pytest.mark.parametrize("head", ["load", CLASSES, SPANS])
 @pytest.mark.parametrize("name", HARM)
-def test_a_model_whose_weights_do_not_fit_is_refused(name, head, tiny, tokenizer, tmp_path):
+def test_a_model_whose_weights_do_not_fit_is_refused(
+    name, head, tiny, tokenizer, tmp_path
+):
     """Whether its head is the wanted one, or is to be drawn."""
     folder, (change, config, said) = tmp_path / "model", HARM[name]
     backbone.save(tiny("bert"), tokenizer, folder)
@@ -307,7 +392,9 @@ def test_a_model_whose_weights_do_not_fit_is_refused(name, head, tiny, tokenizer
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
-@pytest.mark.parametrize("body", ["", "[]", '{"version": "1.0"'], ids=["empty", "list", "cut"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"version": "1.0"'], ids=["empty", "list", "cut"]
+)
 def test_a_tokenizer_that_is_none_is_refused(body, tiny, tokenizer, tmp_path):
     backbone.save(tiny("bert"), tokenizer, tmp_path)
     (tmp_path / "tokenizer.json").write_text(body)
@@ -316,7 +403,9 @@ def test_a_tokenizer_that_is_none_is_refused(body, tiny, tokenizer, tmp_path):
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
-@pytest.mark.parametrize("ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"])
+@pytest.mark.parametrize(
+    "ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"]
+)
 def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
     backbone.save(operated(tiny(family), *ops), tokenizer, tmp_path / "model")
     before = torch.get_rng_state()
@@ -361,5 +450,9 @@ def test_true_size_on_the_meta_device(name, prefix, options, heads):
 def test_what_stays_can_be_trained(op, tiny, sentences):
     model = operated(tiny("bert"), op)
     model(**sentences()).logits.square().sum().backward()
-    found = [p for n, p in model.named_parameters() if ".layer." in n and n.endswith("weight")]
+    found = [
+        p
+        for n, p in model.named_parameters()
+        if ".layer." in n and n.endswith("weight")
+    ]
     assert len(found) == 16 and all(p.grad.abs().sum() > 0 for p in found)

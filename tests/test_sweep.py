@@ -26,7 +26,10 @@ BACKBONE = small_backbone(TRAIN, 40, layers=1, hidden=24, ffn=48)
 
 
 def teacher(rows=64, **train):
-    args = {"data": data.describe("toy", "CoLA", rows, 32), "train": replace(TRAIN, **train)}
+    args = {
+        "data": data.describe("toy", "CoLA", rows, 32),
+        "train": replace(TRAIN, **train),
+    }
     args |= {"targets": Targets("hard"), "numerics": NUMERICS}
     return Spec("finetune", args, {"start": BACKBONE})
 
@@ -83,7 +86,9 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, first, weights=False)
     assert planned([first], store) == []
     again = store.missing([first, importance(teacher()).with_seed(0)])
-    assert [s.step for s in again] == ["finetune", "importance"] and again[first] is True
+    assert [s.step for s in again] == ["finetune", "importance"] and again[
+        first
+    ] is True
 
 
 def test_a_chain_is_made_and_found_again(store):
@@ -91,10 +96,16 @@ def test_a_chain_is_made_and_found_again(store):
     ghost = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
     surgery = [{"op": "cut", "heads": 3}, ghost | {"softmax": True, "relu": True}]
     student = Spec("finetune", dict(start.args), {"start": distilled(start, surgery)})
-    rows = [Row(student.with_seed(0), model="student"), Row(start.with_seed(0), model="plain")]
+    rows = [
+        Row(student.with_seed(0), model="student"),
+        Row(start.with_seed(0), model="plain"),
+    ]
     assert not make([row["spec"] for row in rows], store, workers=2)
     frame = collect(rows, store)
-    assert list(frame["state"]) == ["finished"] * 2 and frame["matthews"].between(-1, 1).all()
+    assert (
+        list(frame["state"]) == ["finished"] * 2
+        and frame["matthews"].between(-1, 1).all()
+    )
     assert frame["parameters"][0] < frame["parameters"][1]
     began = [run.status["at"] for run in frame["run"]]
     assert not make([row["spec"] for row in rows], store)
@@ -111,7 +122,10 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert set(lost) == {bad.with_seed(0), importance(bad).with_seed(0)}
     assert "FloatingPointError" in lost[bad.with_seed(0)]
     assert "could not be made" in lost[importance(bad).with_seed(0)]
-    assert store.find(good.with_seed(0)) and store.state(bad.with_seed(0))["state"] == "failed"
+    assert (
+        store.find(good.with_seed(0))
+        and store.state(bad.with_seed(0))["state"] == "failed"
+    )
     frame = collect([Row(bad.with_seed(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
@@ -120,7 +134,9 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     """Also two inputs away, and by a later page that makes nothing."""
     bad = teacher(lr=1e9)
     top = distilled(bad).with_seed(0)
-    wanted = f"needs {bad.with_seed(0).name}, which could not be made: FloatingPointError"
+    wanted = (
+        f"needs {bad.with_seed(0).name}, which could not be made: FloatingPointError"
+    )
     assert make([top], store)[top].startswith(wanted)
     assert collect([Row(top)], store)["error"][0].startswith(wanted)
 
@@ -182,11 +198,17 @@ def worker_of(store, spec):
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
     slow, other = teacher(rows=640, epochs=3).with_seed(0), teacher().with_seed(1)
     make([BACKBONE], store, keep=True)
-    killer = threading.Thread(target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL))
+    killer = threading.Thread(
+        target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL)
+    )
     killer.start()
     lost = make([slow, other], store, keep=True, checkpoint_seconds=0.0)
     killer.join()
-    assert list(lost) == [slow] and "died" in lost[slow] and store.state(slow)["state"] == "died"
+    assert (
+        list(lost) == [slow]
+        and "died" in lost[slow]
+        and store.state(slow)["state"] == "died"
+    )
     assert store.find(other)
     assert not make([slow], store, keep=True)
     resumed = store.find(slow)
@@ -205,7 +227,9 @@ def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
     both = [process(spec, store) for _ in range(2)]
     for each in both:
         each.join()
-    assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status["attempts"] == 1
+    assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status[
+        "attempts"
+    ] == 1
     assert len(losses_of(run := store.find(spec))) == run.metrics["steps"]
 
 
@@ -233,38 +257,52 @@ def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
     for seconds in (3.0, 2.0, 40.0):
         noted(clock, one, seconds)
     assert (
-        clock.about([teacher(rows=96).with_seed(5)]) == "about 3 s" and clock.median(ranks) is None
+        clock.about([teacher(rows=96).with_seed(5)]) == "about 3 s"
+        and clock.median(ranks) is None
     )
-    assert clock.about([one, ranks]) == "about 6 s" and clock.about([one, ranks], 2) == "about 3 s"
+    assert (
+        clock.about([one, ranks]) == "about 6 s"
+        and clock.about([one, ranks], 2) == "about 3 s"
+    )
     assert (
         clock.about([one, ranks, ranks.with_seed(1)]) == "time unknown"
     )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
-    assert clock.median(Spec("finetune", other, {"start": BACKBONE}).with_seed(0)) is None
+    assert (
+        clock.median(Spec("finetune", other, {"start": BACKBONE}).with_seed(0)) is None
+    )
     done(store, one)
     assert sweep.Clock(store).median(one.with_seed(3)) == cost(store.find(one).status)
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):
-    """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
+    """Whatever the store says of other machines: 40 runs of two steps, on two busy
+    workers."""
     dice = np.random.default_rng(0)
     specs = [
-        spec.with_seed(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))
+        spec.with_seed(seed)
+        for seed in range(20)
+        for spec in (teacher(), importance(teacher()))
     ]
-    took = [dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs]
+    took = [
+        dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs
+    ]
     bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
     assert bar.left([0.0] * 40) is None
     for spec, seconds in zip(specs[:2], took, strict=False):
         noted(bar.clock, spec, 30 * seconds)
     assert bar.left([0.0] * 40) == pytest.approx(300 * sum(took[:2]))
-    for count in range(4, 40):  # each core second takes 1.5 of the clock, on two workers
+    for count in range(
+        4, 40
+    ):  # each core second takes 1.5 of the clock, on two workers
         bar.drawn = bar.began + 0.75 * sum(took[:count])
         left = bar.left([1.0] * count + [0.0] * (40 - count))
         assert 0.5 < left / (0.75 * sum(took[count:])) < 2
 
 
 def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
-    """The first 20 of 40 runs take 2.4 times their time, as pages are made beside them."""
+    """The first 20 of 40 runs take 2.4 times their time, as pages are made beside
+    them."""
     specs = [teacher().with_seed(seed) for seed in range(40)]
     bar = sweep.Bar(specs, store, SimpleNamespace(slots=2))
     noted(bar.clock, specs[0], 10.0)

@@ -1,4 +1,5 @@
-"""Hidden states by role: as many as layers, the framework's own values, nothing left behind."""
+"""Hidden states by role: as many as layers, the framework's own values, nothing left
+behind."""
 
 import pytest
 import torch
@@ -7,7 +8,13 @@ from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.model.taps import taps
 
-GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3, "mask": True}
+GHOST = {
+    "op": "ghost",
+    "kind": "dwconv",
+    "positions": ["o", "ffn2"],
+    "kernel": 3,
+    "mask": True,
+}
 
 
 def seen_by(model, batch):
@@ -17,7 +24,9 @@ def seen_by(model, batch):
 
 
 def hooks(model):
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+    return sum(
+        len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()
+    )
 
 
 def test_states_are_those_of_the_framework(family, tiny, sentences):
@@ -25,11 +34,15 @@ def test_states_are_those_of_the_framework(family, tiny, sentences):
     with torch.no_grad():
         expected = base(tiny(family))(**batch, output_hidden_states=True).hidden_states
     for layer in layers(model):
-        layer.attention.register_forward_hook(lambda _, __, output: blocks.append(output[0]))
+        layer.attention.register_forward_hook(
+            lambda _, __, output: blocks.append(output[0])
+        )
     seen, _ = seen_by(model, batch)
     assert len(seen["attention"]) == len(seen["ffn"]) == 2
     for mine, theirs in zip(
-        [seen["embedding"], *seen["ffn"], *seen["attention"]], [*expected, *blocks], strict=True
+        [seen["embedding"], *seen["ffn"], *seen["attention"]],
+        [*expected, *blocks],
+        strict=True,
     ):
         assert torch.equal(mine, theirs)
 
@@ -54,6 +67,10 @@ def test_a_student_has_as_many_states(family, tiny, sentences):
     seen, last = seen_by(model, batch)
     assert torch.equal(seen["embedding"], whole["embedding"])
     for name in ("attention", "ffn"):
-        assert [s.shape for s in seen[name]] == [s.shape for s in whole[name]] == [(3, 9, 48)] * 2
+        assert (
+            [s.shape for s in seen[name]]
+            == [s.shape for s in whole[name]]
+            == [(3, 9, 48)] * 2
+        )
         assert not torch.allclose(seen[name][0], whole[name][0])
     assert torch.equal(seen["ffn"][-1], last)

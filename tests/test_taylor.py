@@ -1,4 +1,5 @@
-"""The Taylor importance of Torch-Pruning: scores by hand, the library's own pruner, the runs."""
+"""The Taylor importance of Torch-Pruning: scores by hand, the library's own pruner, the
+runs."""
 
 import json
 
@@ -30,23 +31,35 @@ def scored(model, encoded):
 
 @pytest.mark.parametrize("labels", [2, 1])
 def test_scores_are_the_formula(labels, family, tiny):
-    """In float64 mean |w g| of four matrices and of two, over their mean; g is of all batches."""
+    """In float64 mean |w g| of four matrices and of two, over their mean; g is of all
+    batches."""
     model, encoded = tiny(family, labels=labels).double(), rows(labels)
     found = scored(model, encoded)
     again = tiny(family, labels=labels).double()
     total = sum(loss_of(again, batch, y) for batch, y in batches(encoded))
     for l, layer in enumerate(layers(again)):
         own = layer.attention.self
-        into = [own.query.weight, own.key.weight, own.value.weight, layer.intermediate.dense.weight]
+        into = [
+            own.query.weight,
+            own.key.weight,
+            own.value.weight,
+            layer.intermediate.dense.weight,
+        ]
         out = [layer.attention.output.dense.weight, layer.output.dense.weight]
         grads = torch.autograd.grad(total, into + out, retain_graph=True)
-        q, k, v, w1, o, w2 = ((w * g).abs() for w, g in zip(into + out, grads, strict=True))
+        q, k, v, w1, o, w2 = (
+            (w * g).abs() for w, g in zip(into + out, grads, strict=True)
+        )
         heads = (q.sum(1) + k.sum(1) + v.sum(1) + o.sum(0)).view(12, 4).sum(1)
         neurons = w1.sum(1) + w2.sum(0)
-        for mine, theirs in zip((heads, neurons), (each[l] for each in found), strict=True):
+        for mine, theirs in zip(
+            (heads, neurons), (each[l] for each in found), strict=True
+        ):
             mine = (mine / mine.mean()).detach()
             torch.testing.assert_close(theirs.double(), mine, atol=1e-6, rtol=1e-5)
-            assert torch.equal(theirs.argsort(descending=True), mine.argsort(descending=True))
+            assert torch.equal(
+                theirs.argsort(descending=True), mine.argsort(descending=True)
+            )
 
 
 def test_a_score_is_what_the_loss_loses_by_each_weight(tiny):
@@ -78,12 +91,16 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
     if family == "mpnet":  # The pruner would tie the heads of layers that share a bias.
         model.base_model.encoder.relative_attention_bias.requires_grad_(False)
     cut = tiny(family)
-    kept = operate(cut, {"op": "cut", "heads": m}, head_scores=found[0], neuron_scores=found[1])
+    kept = operate(
+        cut, {"op": "cut", "heads": m}, head_scores=found[0], neuron_scores=found[1]
+    )
     parts = {}
     for layer in layers(model):
         own = layer.attention.self
         parts |= {own.query: 12, own.key: 12, own.value: 12}
-    widths = dict.fromkeys([*parts, *(layer.intermediate.dense for layer in layers(model))], ratio)
+    widths = dict.fromkeys(
+        [*parts, *(layer.intermediate.dense for layer in layers(model))], ratio
+    )
     torch_pruning.pruner.BasePruner(
         model,
         {"input_ids": torch.full((1, 4), 5)},
@@ -96,8 +113,12 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
         prune_head_dims=False,
         head_pruning_ratio=ratio,
     ).step()
-    for l, (one, two) in enumerate(zip(layers(model), layers(tiny(family)), strict=True)):
-        heads, neurons = (torch.tensor(sorted(kept[name][l])) for name in ("heads", "neurons"))
+    for l, (one, two) in enumerate(
+        zip(layers(model), layers(tiny(family)), strict=True)
+    ):
+        heads, neurons = (
+            torch.tensor(sorted(kept[name][l])) for name in ("heads", "neurons")
+        )
         rows_of = (heads[:, None] * 4 + torch.arange(4)).flatten()
         theirs = one.attention.self, one.attention.output.dense, one.intermediate.dense
         mine = two.attention.self, two.attention.output.dense, two.intermediate.dense
@@ -124,7 +145,10 @@ def test_a_model_has_the_kept_parts_and_opens_again(
     found = scored(tiny(family), rows())
     operate(model, op, head_scores=found[0], neuron_scores=found[1])
     there = [
-        (layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features)
+        (
+            layer.attention.self.num_attention_heads,
+            layer.intermediate.dense.out_features,
+        )
         for layer in layers(model)
     ]
     assert there == widths == [(m, 8 * m)] * 2
@@ -137,13 +161,18 @@ TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
 
 
 def test_a_student_is_cut_by_what_the_step_ranks(family, make):
-    """Through the store: the teacher, the ranking on its held-out rows, the distilled student."""
+    """Through the store: the teacher, the ranking on its held-out rows, the distilled
+    student."""
     teacher = finetuned(DATA, TRAIN, {"start": untrained(family)}).with_seed(1)
     told = {"data": DATA, "numerics": NUMERICS}
-    ranks = Spec("importance", told | {"importance": RANKED}, {"teacher": teacher}).with_seed(1)
+    ranks = Spec(
+        "importance", told | {"importance": RANKED}, {"teacher": teacher}
+    ).with_seed(1)
     _, op = taylor_importance.keep(grids.shape("toy"), 3 / 12)
     more = {"train": TRAIN, "distil": Distil(mask=True), "surgery": [op]}
-    student = Spec("distil", told | more, {"teacher": teacher, "importance": ranks}).with_seed(1)
+    student = Spec(
+        "distil", told | more, {"teacher": teacher, "importance": ranks}
+    ).with_seed(1)
     run, ranked = make(student), make(ranks).arrays("scores")
     (cut,) = json.loads((run.folder / "surgery.json").read_text())
     for name, number in (("heads", 3), ("neurons", 24)):
@@ -151,12 +180,15 @@ def test_a_student_is_cut_by_what_the_step_ranks(family, make):
         best = np.argsort(-ranked[name], axis=1, kind="stable")[:, :number]
         assert cut["report"][name] == best.tolist()
     model, _ = backbone.load(run.model)
-    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [3, 3]
+    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [
+        3,
+        3,
+    ]
 
 
 def test_only_the_ranking_differs_from_width(anywhere):
-    """The student of a budget differs from Width's in how the parts are ranked, and nothing else.
-    What ranks by itself has the identity that it had."""
+    """The student of a budget differs from Width's in how the parts are ranked, and
+    nothing else. What ranks by itself has the identity that it had."""
     name = "Torch-Pruning Taylor"
     ours, theirs = (frontier.TABLE[n].make("mini", "SST-2", 3) for n in (name, "Width"))
     one, two = (spec.inputs["start"].inputs["importance"] for spec in (ours, theirs))

@@ -1,10 +1,12 @@
-"""README's ten lines run as they stand there: an encoder becomes a ghost model on your own rows."""
+"""README's ten lines run as they stand there: an encoder becomes a ghost model on your
+own rows."""
 
 import re
 
 import numpy as np
 import torch
-from test_own import encoder, tsv  # noqa: F401  fixtures
+from test_own import encoder as encoder  # These are fixtures.
+from test_own import tsv as tsv
 from transformers import Trainer, TrainingArguments
 
 import lib
@@ -19,7 +21,9 @@ def lines():
     return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
 
 
-def test_the_ten_lines_make_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monkeypatch):  # noqa: F811
+def test_the_ten_lines_make_a_cut_model_with_ghosts(
+    tsv, encoder, tmp_path, monkeypatch
+):
     folder = encoder(heads=4)
     (tmp_path / "my-encoder").symlink_to(folder)
     monkeypatch.chdir(tmp_path)
@@ -30,22 +34,33 @@ def test_the_ten_lines_make_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monk
     names = {}
     exec(program, names)
     before, after = names["whole"], names["small"]
-    assert {"steps", "accuracy"} <= before.keys() & after.keys() and after["accuracy"] > 0.8
+    assert {"steps", "accuracy"} <= before.keys() & after.keys() and after[
+        "accuracy"
+    ] > 0.8
     model, _ = backbone.load(tmp_path / "my-ghost")
-    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [2, 2]
+    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [
+        2,
+        2,
+    ]
     ids = torch.arange(12).reshape(2, 6)
     with torch.no_grad():
-        ours, saved = (each.eval()(input_ids=ids).logits for each in (names["model"], model))
+        ours, saved = (
+            each.eval()(input_ids=ids).logits for each in (names["model"], model)
+        )
     assert np.allclose(ours, saved, atol=1e-6) and any(
         "convolution" in n for n in model.state_dict()
     )
 
 
-def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(tsv, encoder, tmp_path):  # noqa: F811
+def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(
+    tsv, encoder, tmp_path
+):
     task, rows = lib.rows(tsv)
     model, tokenizer = lib.network(encoder(heads=4), task)
     lib.operate(model, {"op": "cut", "heads": 2})
-    lib.operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3})
+    lib.operate(
+        model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
+    )
     tokens = lib.dataset(rows).map(lambda row: tokenizer(row["a"], truncation=True))
     options = TrainingArguments(
         str(tmp_path / "out"),
@@ -54,10 +69,16 @@ def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(tsv, enc
         report_to="none",
         use_cpu=True,
     )
-    trainer = Trainer(model, options, train_dataset=tokens["train"], processing_class=tokenizer)
+    trainer = Trainer(
+        model, options, train_dataset=tokens["train"], processing_class=tokenizer
+    )
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     trainer.train()
-    moved = {name for name, weight in model.named_parameters() if not weight.equal(before[name])}
+    moved = {
+        name
+        for name, weight in model.named_parameters()
+        if not weight.equal(before[name])
+    }
     assert any("convolution" in name for name in moved)
     said = trainer.predict(tokens["dev"]).predictions.argmax(1)
     assert np.mean(said == rows["dev"].y) > 0.8

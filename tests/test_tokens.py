@@ -23,7 +23,10 @@ def rows(count, seed=0):
 
 
 def test_rows_come_back_as_they_were(runs):
-    found, wanted = tokens.cached("one", lambda: rows(2500), ("a", "b")), list(rows(2500))
+    found, wanted = (
+        tokens.cached("one", lambda: rows(2500), ("a", "b")),
+        list(rows(2500)),
+    )
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
@@ -90,7 +93,9 @@ def test_memory_does_not_grow_with_the_rows():
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
         found = tokens.cached(f"rows-{count}", lambda: made, ("a",))["a"]
-        assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(range(0, count, 97))
+        assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(
+            range(0, count, 97)
+        )
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
@@ -113,6 +118,10 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
     path.write_text("other")
     assert disk.remembered("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
-    for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
+    for number, damaged in enumerate(
+        ("{", note.read_text().replace("other", "otter")), 3
+    ):
         note.write_text(damaged)
-        assert disk.remembered("what", [path], compute) == "other" and len(calls) == number
+        assert (
+            disk.remembered("what", [path], compute) == "other" and len(calls) == number
+        )

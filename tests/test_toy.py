@@ -1,4 +1,5 @@
-"""The toy world: the same rows everywhere, nothing for a bag of words, meanings said as meant."""
+"""The toy world: the same rows everywhere, nothing for a bag of words, meanings said as
+meant."""
 
 import hashlib
 import re
@@ -35,13 +36,16 @@ def counts(sentences):
 
 
 def features(split):
-    """Unigram counts; for pairs of both sides, with the numbers of shared and new words."""
+    """Unigram counts; for pairs of both sides, with the numbers of shared and new
+    words."""
     a = counts(split.a)
     if split.b is None:
         return a
     b = counts(split.b)
     shared = np.minimum(a, b).sum(1)
-    return np.hstack([a, b, np.stack([shared, a.sum(1), b.sum(1), b.sum(1) - shared], 1)])
+    return np.hstack(
+        [a, b, np.stack([shared, a.sum(1), b.sum(1), b.sum(1) - shared], 1)]
+    )
 
 
 def test_rows_are_pinned():
@@ -82,7 +86,9 @@ def test_splits_are_balanced_and_apart(task):
         rows = list(zip(split.a, split.b, strict=True)) if split.b else split.a
         assert len(set(rows)) == len(rows)
         assert all(each.endswith(" .") for each in texts(split))
-        assert {word for each in texts(split) for word in each.split()} <= set(VOCABULARY)
+        assert {word for each in texts(split) for word in each.split()} <= set(
+            VOCABULARY
+        )
     for name in splits.keys() - {"train"}:
         assert not set(texts(splits["train"])) & set(texts(splits[name]))
 
@@ -96,7 +102,9 @@ def test_a_bag_of_words_does_not_solve_it(task):
         model = LogisticRegression(C=0.3, max_iter=30).fit(features(train), train.y)
     for name, split in splits.items():
         if name != "train":
-            assert matthews_corrcoef(split.y, model.predict(features(split))) < 0.25, name
+            assert matthews_corrcoef(split.y, model.predict(features(split))) < 0.25, (
+                name
+            )
 
 
 @pytest.mark.parametrize("task", LABELLED)
@@ -106,7 +114,8 @@ def test_no_single_word_gives_the_label_away(task):
     x = x[:, (0.002 < x.mean(0)) & (x.mean(0) < 1)].astype(np.float32)
     x = (x - x.mean(0)) / x.std(0)
     y = np.concatenate([split.y for split in splits])
-    # Matthews of two binary variables: each word and each class; with 600 rows chance gives more
+    # Matthews of two binary variables: each word and each class; with 600 rows chance
+    # gives more
     for wanted in [y == c for c in np.unique(y)]:
         best = abs((x * (wanted - wanted.mean())[:, None]).mean(0) / wanted.std()).max()
         assert best < 0.1
@@ -134,7 +143,9 @@ PASSIVE = replace(DENIED, passive=True)
 SAID = {
     "who did not chase the pigs .": grammar.question(DENIED, "agent"),
     "who was not chased by the dog .": grammar.question(PASSIVE, "patient"),
-    "an old dog chased the pigs .": clause(Event("chase", Entity("dog", False, "a", "old"), PIGS)),
+    "an old dog chased the pigs .": clause(
+        Event("chase", Entity("dog", False, "a", "old"), PIGS)
+    ),
     "the pigs were chased by the dog .": clause(replace(PASSIVE, positive=True)),
     "the dog does not chase the pigs .": clause(replace(DENIED, past=False)),
     "the lady cries .": clause(Event("cry", Entity("lady"), past=False)),
@@ -147,7 +158,9 @@ SAID = {
     "the dog in the park walked .": clause(
         Event("walk", Entity("dog", place=("in", Entity("park"))))
     ),
-    "the dog slept but the dog slept .": grammar.joined([clause(Event("sleep", DOG))] * 2),
+    "the dog slept but the dog slept .": grammar.joined(
+        [clause(Event("sleep", DOG))] * 2
+    ),
 }
 
 
@@ -158,9 +171,14 @@ def test_meanings_are_said_as_meant(words, said):
 
 @pytest.mark.parametrize("task", ["CoLA", "BigramShift"])
 def test_faults_are_faults(task):
-    """No sentence with a fault is also a good one; quantifiers and nouns disagree in CoLA alone."""
+    """No sentence with a fault is also a good one; quantifiers and nouns disagree in
+    CoLA alone."""
     dev = toy.load(task)["dev"]
-    good = {text for split in toy.load(task).values() for text in np.array(split.a)[split.y == 1]}
+    good = {
+        text
+        for split in toy.load(task).values()
+        for text in np.array(split.a)[split.y == 1]
+    }
     broken = [text for text, y in zip(dev.a, dev.y, strict=True) if y == 0]
     assert not good & set(broken)
     singular = "|".join(grammar.SINGULAR[1:])
@@ -175,7 +193,9 @@ PRESENT = {forms[tag] for forms in grammar.VERB.values() for tag in ("VBP", "VBZ
 
 
 def test_probing_labels_follow_from_the_sentences():
-    for sentence in toy.load("Tense")["dev"].a:  # the main clause; one inside in the other tense
+    for sentence in toy.load("Tense")[
+        "dev"
+    ].a:  # the main clause; one inside in the other tense
         tenses = [word in PAST for word in sentence.split() if word in PAST | PRESENT]
         assert sorted(tenses) == [False, True]
 

@@ -1,4 +1,5 @@
-"""Probing tasks from CoNLL-U: labels of hand-parsed sentences, balance, words kept apart."""
+"""Probing tasks from CoNLL-U: labels of hand-parsed sentences, balance, words kept
+apart."""
 
 from collections import Counter
 from itertools import product
@@ -35,7 +36,9 @@ likes like VERB {PRES} 3 ccomp
 books book NOUN {MANY} 7 obj
 . . PUNCT _ 3 punct
 """
-SLEPT, LIKES = ([line.split() for line in each.strip().splitlines()] for each in (SLEPT, LIKES))
+SLEPT, LIKES = (
+    [line.split() for line in each.strip().splitlines()] for each in (SLEPT, LIKES)
+)
 FIELDS = ("form", "lemma", "kind", "features", "head", "relation")
 
 
@@ -60,8 +63,14 @@ def parse(tmp_path, text):
 
 def test_labels_of_hand_parsed_sentences(tmp_path):
     slept, likes = parse(tmp_path, conllu(*SLEPT) + conllu(*LIKES))
-    assert treebank.tense(slept) == ("PAST", "sleep")  # the main clause, whatever the other says
-    assert treebank.tense(likes) == ("PRES", "like")  # no full verb there: all finite forms agree
+    assert treebank.tense(slept) == (
+        "PAST",
+        "sleep",
+    )  # the main clause, whatever the other says
+    assert treebank.tense(likes) == (
+        "PRES",
+        "like",
+    )  # no full verb there: all finite forms agree
     assert treebank.number(slept, "nsubj") == ("NNS", "dog")
     assert treebank.number(slept, "obj") is None
     assert treebank.number(likes, "nsubj") == ("NN", "cat")
@@ -82,11 +91,26 @@ def subject(sentence):
 @pytest.mark.parametrize(
     "ask, place, fields, expected",
     [
-        (treebank.tense, 1, {"features": PAST}, None),  # was sure that she likes: they disagree
-        (treebank.tense, 1, {"features": "VerbForm=Fin"}, None),  # will be sure: no tense
+        (
+            treebank.tense,
+            1,
+            {"features": PAST},
+            None,
+        ),  # was sure that she likes: they disagree
+        (
+            treebank.tense,
+            1,
+            {"features": "VerbForm=Fin"},
+            None,
+        ),  # will be sure: no tense
         (treebank.tense, 1, {"features": "VerbForm=Inf"}, ("PRES", "like")),
         (treebank.tense, 6, {"features": "VerbForm=Inf"}, None),  # no finite full verb
-        (subject, 0, {"features": MANY}, None),  # they are sure that the cat: they disagree
+        (
+            subject,
+            0,
+            {"features": MANY},
+            None,
+        ),  # they are sure that the cat: they disagree
         (subject, 0, {"features": "_"}, ("NN", "cat")),  # a pronoun without number
         (subject, 5, {"features": "Number=Ptan"}, None),
         (subject, 5, {"kind": "PROPN"}, None),
@@ -112,12 +136,16 @@ def test_another_clause(tmp_path, ask, place, fields, expected):
 def test_inversion_keeps_the_capital_in_front_and_takes_whole_clauses(
     tmp_path, place, fields, text
 ):
-    found = treebank.inverted(parse(tmp_path, conllu(*changed(SLEPT, place, **fields)))[0])
+    found = treebank.inverted(
+        parse(tmp_path, conllu(*changed(SLEPT, place, **fields)))[0]
+    )
     assert (found and " ".join(found[0])) == text
 
 
 def test_ranges_empty_nodes_and_comments(tmp_path):
-    range_, empty = ("\t".join([name, *"_" * 8]) + "\n" for name in ("1-2\tThedogs", "1.1\tx"))
+    range_, empty = (
+        "\t".join([name, *"_" * 8]) + "\n" for name in ("1-2\tThedogs", "1.1\tx")
+    )
     text = conllu(*SLEPT).replace("2\tdogs", f"{range_}{empty}2\tdogs", 1).rstrip()
     comments = f"# newdoc id = a\n# text = x\n{conllu(*SLEPT)}\n\n# sent_id = 2\n{text}"
     plain, marked = parse(tmp_path, comments)
@@ -127,16 +155,25 @@ def test_ranges_empty_nodes_and_comments(tmp_path):
 
 
 # ---- a treebank made here ----
-NOUNS = [f"{first}{last}" for first, last in product("bdfgklmnprst", ("an", "ell", "ork", "ust"))]
-VERBS = [f"{first}{last}" for first, last in product("bdfgklmnprst", ("arn", "eep", "ill", "omp"))]
+NOUNS = [
+    f"{first}{last}"
+    for first, last in product("bdfgklmnprst", ("an", "ell", "ork", "ust"))
+]
+VERBS = [
+    f"{first}{last}"
+    for first, last in product("bdfgklmnprst", ("arn", "eep", "ill", "omp"))
+]
 
 
 def made(root, folder="made"):
-    """A folder of 960 sentences "the NOUN VERB a NOUN (and it VERB it (now now now))", each a
-    document."""
+    """A folder of 960 sentences "the NOUN VERB a NOUN (and it VERB it (now now now))",
+    each a document."""
     rng, texts = np.random.default_rng(1), []
     for i in range(960):
-        a, b, c, d = (*rng.permutation(NOUNS)[:2].tolist(), *rng.permutation(VERBS)[:2].tolist())
+        a, b, c, d = (
+            *rng.permutation(NOUNS)[:2].tolist(),
+            *rng.permutation(VERBS)[:2].tolist(),
+        )
         past, many, more = (rng.random(3) < 0.5).tolist()
         words = [
             ("the", "the", "DET", "_", 2, "det"),
@@ -155,7 +192,11 @@ def made(root, folder="made"):
             words += [("now", "now", "ADV", "_", 8, "advmod")] * (3 * (i % 4 == 3))
         texts.append(f"# newdoc id = {i}\n" + conllu(*words))
     texts.append(conllu(("Yes", "yes", "INTJ", "_", 0, "root")))
-    parts = {"train": texts[:800], "dev": texts[800:900], "test": [*texts[900:], texts[0]]}
+    parts = {
+        "train": texts[:800],
+        "dev": texts[800:900],
+        "test": [*texts[900:], texts[0]],
+    }
     for split, part in parts.items():
         put(root, f"{folder}/xx-ud-{split}.conllu", "".join(part))
     return root / folder
@@ -166,14 +207,24 @@ def root(tmp_path_factory):
     return made(tmp_path_factory.mktemp("treebank"))
 
 
-HERE = ("BigramShift", "Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
+HERE = (
+    "BigramShift",
+    "Tense",
+    "SubjNumber",
+    "ObjNumber",
+    "OddManOut",
+    "CoordinationInversion",
+)
 
 
 @pytest.mark.parametrize("task", HERE)
 def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
     splits = treebank.load(task, root)
     for split in splits.values():
-        assert len(set(np.bincount(split.y, minlength=2))) == 1 and split.y.dtype == np.int64
+        assert (
+            len(set(np.bincount(split.y, minlength=2))) == 1
+            and split.y.dtype == np.int64
+        )
     texts = [text for split in splits.values() for text in split.a]
     asked = np.concatenate([split.index for split in splits.values()])
     assert len(set(texts)) == len(texts) and len(set(asked)) == len(asked)
@@ -205,7 +256,9 @@ def apart(parts):
 def test_no_asked_word_and_no_document_is_in_two_splits(root, task):
     sentences, found = treebank._World(root).sentences, []
     for split in treebank.load(task, root).values():
-        asked = [(sentences[i], text) for i, text in zip(split.index, split.a, strict=True)]
+        asked = [
+            (sentences[i], text) for i, text in zip(split.index, split.a, strict=True)
+        ]
         if task == "BigramShift":
             found.append({sentence.document for sentence, _ in asked})
         else:
@@ -230,7 +283,9 @@ def test_what_is_shifted_replaced_and_inverted(root):
                 elif task == "OddManOut":
                     [place] = places
                     assert words[place] not in ("the", "a", "it")
-                    assert words[place].endswith("s") == old[place].endswith("s")  # the same form
+                    assert words[place].endswith("s") == old[place].endswith(
+                        "s"
+                    )  # the same form
                 else:
                     assert words == old[6:] + ["and"] + old[:5]
     assert len(seen) == 6
@@ -245,9 +300,13 @@ def test_the_same_rows_each_time_and_whatever_else_there_is(root, tmp_path):
 
 
 def test_too_small_a_treebank_and_absent_files(root, tmp_path):
-    with pytest.raises(ValueError, match="no train rows of every class of Length in 960 sent"):
+    with pytest.raises(
+        ValueError, match="no train rows of every class of Length in 960 sent"
+    ):
         treebank.load("Length", root)
-    with pytest.raises(FileNotFoundError, match=r"holds 0 files \*-ud-train.conllu, expected one"):
+    with pytest.raises(
+        FileNotFoundError, match=r"holds 0 files \*-ud-train.conllu, expected one"
+    ):
         treebank.load("Tense", tmp_path)
 
 

@@ -1,8 +1,9 @@
-"""Why a further finding has no answer at mini (`data/published/unanswered.csv`): each reason holds.
+"""Why a further finding has no answer at mini (`data/published/unanswered.csv`): each
+reason holds.
 
-A finding is answered where one of its cells, or the same comparison of another claim, has three
-recorded seeds of each model on each task that it takes, and these models learned.
-"""
+A finding is answered where one of its cells, or the same comparison of another claim,
+has three recorded seeds of each model on each task that it takes, and these models
+learned."""
 
 import re
 from collections import defaultdict
@@ -22,7 +23,9 @@ NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
 BUILT = "it holds by construction here"
-TASKS = {"SQuAD 1.1": "SQuAD1"} | {t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()}
+TASKS = {"SQuAD 1.1": "SQuAD1"} | {
+    t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()
+}
 LINES = {id: line for id, line in lists.claims().items() if line["role"] == "finding"}
 
 
@@ -36,8 +39,8 @@ def made(line, scale):
 
 
 def seeds(one, rows):
-    """(how many seeds of its thinnest model a cell has, how many an answer takes), or None where a
-    model has no rows. A cell of each task has those of its best task."""
+    """(how many seeds of its thinnest model a cell has, how many an answer takes), or
+    None where a model has no rows. A cell of each task has those of its best task."""
     rows = rows if one.measure else [row for row in rows if cells.scored(row["spec"])]
     by_task = defaultdict(list)
     for _, part in parts_of(one, rows):
@@ -45,7 +48,9 @@ def seeds(one, rows):
             return None
         ended = defaultdict(set)
         for row in part:
-            ended[str(row.get("task"))] |= {row["seed"]} if recorded(row["spec"]) else set()
+            ended[str(row.get("task"))] |= (
+                {row["seed"]} if recorded(row["spec"]) else set()
+            )
         for task, there in ended.items():
             by_task[task].append(len(there))
     fewest = [min(found) for found in by_task.values()]
@@ -62,19 +67,23 @@ def recorded(spec):
 
 @cache
 def store():
-    return Store(paths.DATA / "no runs")  # What another command is making now is no record.
+    return Store(
+        paths.DATA / "no runs"
+    )  # What another command is making now is no record.
 
 
 @cache
 def measured(claim):
-    """{cell: (its seeds, how many an answer takes)}, None for what mini does not make."""
+    """{cell: (its seeds, how many an answer takes)}, None for what mini does not
+    make."""
     line = lists.claims()[claim]
     rows = claims.rows(line)
     return {one.text: seeds(one, rows) for one in cells.parsed(line["cells"])}
 
 
 def twin(claim, text):
-    """The seeds of the same comparison in another claim, which has the most on these tasks."""
+    """The seeds of the same comparison in another claim, which has the most on these
+    tasks."""
     told = {
         r["cell"]: r["same_as"]
         for r in lists.lines(f"{LINES[claim]['paper']}/cells")
@@ -114,11 +123,17 @@ def test_a_finding_without_an_answer_is_there_and_no_other(paper):
             assert enough or any(n >= needed for n, needed in others), id
         else:
             assert line["cannot"], id
-            assert not all(each and each[0] >= each[1] for each in measured(id).values()), id
+            assert not all(
+                each and each[0] >= each[1] for each in measured(id).values()
+            ), id
 
 
 def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
-    told = [id for id, row in ROWS.items() if re.search("profile paper|mini lacks", row["reason"])]
+    told = [
+        id
+        for id, row in ROWS.items()
+        if re.search("profile paper|mini lacks", row["reason"])
+    ]
     assert len(told) > 30
     for id in told:
         line, reason = LINES[id], ROWS[id]["reason"]
@@ -126,7 +141,11 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
         for one in cells.parsed(line["cells"]):
             assert all(part for _, part in parts_of(one, paper)), id
         if line["cells"] and "full pre-training" not in reason:
-            parts = [part for one in cells.parsed(line["cells"]) for _, part in parts_of(one, mini)]
+            parts = [
+                part
+                for one in cells.parsed(line["cells"])
+                for _, part in parts_of(one, mini)
+            ]
             assert not all(parts), id
         for name, task in TASKS.items():
             if re.search(rf"\b{re.escape(name)}\b", reason):

@@ -1,4 +1,5 @@
-"""Unseen rows: which they are, which count, what a run keeps, scores with development rows."""
+"""Unseen rows: which they are, which count, what a run keeps, scores with development
+rows."""
 
 import json
 from functools import cache
@@ -25,12 +26,16 @@ from lib.papers import bermo, efficientbert, frontier, grids, nas
 from lib.papers import efficientbert_search as search
 
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
-WORDS = st.lists(st.sampled_from(["A", "a", "b", "c", "d"]), min_size=1, max_size=7).map(" ".join)
+WORDS = st.lists(
+    st.sampled_from(["A", "a", "b", "c", "d"]), min_size=1, max_size=7
+).map(" ".join)
 
 
 def split(texts, pair=None):
     count = len(texts)
-    return Split(list(texts), pair and list(pair), np.zeros(count, np.int64), np.arange(count))
+    return Split(
+        list(texts), pair and list(pair), np.zeros(count, np.int64), np.arange(count)
+    )
 
 
 # ---- which rows ----
@@ -43,7 +48,9 @@ def share(text, other):
     text, other = text.lower(), other.lower()
     words = text.split()
     if len(words) >= 4:
-        return any(holds(other, " ".join(words[i : i + 4])) for i in range(len(words) - 3))
+        return any(
+            holds(other, " ".join(words[i : i + 4])) for i in range(len(words) - 3)
+        )
     return holds(other, text) or (len(other.split()) < 4 and holds(text, other))
 
 
@@ -52,8 +59,14 @@ def share(text, other):
 def test_rows_that_share_are_left_out(texts, taken, count):
     rows = split(texts)
     rest = range(taken, len(texts))
-    wanted = [row for row in rest if not any(share(texts[row], text) for text in texts[:taken])]
-    assert unseen.apart(rows, range(min(taken, len(texts))), rest, count) == wanted[:count]
+    wanted = [
+        row
+        for row in rest
+        if not any(share(texts[row], text) for text in texts[:taken])
+    ]
+    assert (
+        unseen.apart(rows, range(min(taken, len(texts))), rest, count) == wanted[:count]
+    )
 
 
 def test_each_side_of_a_pair_counts():
@@ -73,7 +86,9 @@ def test_clusters_are_connected_components(texts):
         if share(texts[i], texts[j]) or share(texts[j], texts[i]):
             parent = [parent[i] if p == parent[j] else p for p in parent]
     found = unseen.clusters(split(texts))
-    assert len(set(zip(found, parent, strict=True))) == len(set(found)) == len(set(parent))
+    assert (
+        len(set(zip(found, parent, strict=True))) == len(set(found)) == len(set(parent))
+    )
     assert set(found) == set(range(found.max() + 1))
 
 
@@ -82,11 +97,25 @@ def sentence(words, name):
 
 
 def test_rows_of_nine_words_and_more_are_judged():
-    texts = ["one", sentence(8, "a"), sentence(9, "b"), sentence(30, "c"), "x " + sentence(8, "b")]
+    texts = [
+        "one",
+        sentence(8, "a"),
+        sentence(9, "b"),
+        sentence(30, "c"),
+        "x " + sentence(8, "b"),
+    ]
     found = unseen.judged(split(texts), split(["b1 b2 b3 b4", "alone"]))
     assert found["judged"].tolist() == [2, 3, 4]
-    assert found["words"].tolist() == [4, 1, 1, 8, 9, 30, 9] and len(found["labels"]) == 5
-    assert found["cluster"].tolist() == [0, 1, 0, 2, 0]  # development rows are drawn with them
+    assert (
+        found["words"].tolist() == [4, 1, 1, 8, 9, 30, 9] and len(found["labels"]) == 5
+    )
+    assert found["cluster"].tolist() == [
+        0,
+        1,
+        0,
+        2,
+        0,
+    ]  # development rows are drawn with them
     pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
     assert unseen.judged(pairs, split([]))["judged"].tolist() == [1]
 
@@ -123,16 +152,26 @@ MRPC = [
 
 @pytest.fixture
 def glue(tmp_path, monkeypatch):
-    """f(train texts): SST-2, MRPC and STS-B in official files, with texts that share nothing."""
+    """f(train texts): SST-2, MRPC and STS-B in official files, with texts that share
+    nothing."""
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
 
     def fill(texts=APART):
         rows = [f"{text}\t{i % 2}" for i, text in enumerate(texts)]
-        files = {"stsbenchmark/sts-test.csv": STS, "glue/MRPC/msr_paraphrase_test.txt": MRPC}
+        files = {
+            "stsbenchmark/sts-test.csv": STS,
+            "glue/MRPC/msr_paraphrase_test.txt": MRPC,
+        }
         for part in ("train", "dev"):
             files[f"glue/SST-2/{part}.tsv"] = ["sentence\tlabel", *rows]
-            files[f"glue/STS-B/{part}.tsv"] = ["sentence1\tsentence2\tscore", "a\tb\t1.5"]
-            files[f"glue/MRPC/{part}.tsv"] = ["#1 String\t#2 String\tQuality", "a\tb\t1"]
+            files[f"glue/STS-B/{part}.tsv"] = [
+                "sentence1\tsentence2\tscore",
+                "a\tb\t1.5",
+            ]
+            files[f"glue/MRPC/{part}.tsv"] = [
+                "#1 String\t#2 String\tQuality",
+                "a\tb\t1",
+            ]
         for name, lines in files.items():
             put(tmp_path, name, "\n".join(lines) + "\n")
         forget()
@@ -153,7 +192,10 @@ def test_the_rest_of_the_training_rows(glue):
     all_there = data.describe("glue", "SST-2", 20, 5, unseen=100)["unseen"]
     assert all_there["rows"] == 15
     assert data.judging(described)["labels"].tolist() == there["unseen"].y.tolist()
-    for few in (dict(rows=10), dict(rows=4, held_out=2)):  # one set for all runs of a task
+    for few in (
+        dict(rows=10),
+        dict(rows=4, held_out=2),
+    ):  # one set for all runs of a task
         other = data.describe("glue", "SST-2", **few, unseen=10, beside=25)
         assert other["unseen"] == described["unseen"]
 
@@ -174,7 +216,9 @@ def test_the_digest_covers_unseen_rows(glue):
     glue([*APART[:row], "another text instead of it", *APART[row + 1 :]])
     after = data.describe("glue", "SST-2", 20, 5, unseen=10)
     assert after["unseen"] != before["unseen"] and after["digest"] != plain["digest"]
-    with pytest.raises(ValueError, match="its unseen rows, has digest .*; this run is of"):
+    with pytest.raises(
+        ValueError, match="its unseen rows, has digest .*; this run is of"
+    ):
         data.load(after | {"unseen": before["unseen"]})
 
 
@@ -194,7 +238,10 @@ def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
 CANNOT = [
     ({}, "beside None, of which None are trained on"),
     ({"rows": 20, "in_order": True}, "name `rows`, not in order"),
-    ({"rows": 20, "held_out": 5, "beside": 24}, "and `beside` no fewer than `rows` and `held_out`"),
+    (
+        {"rows": 20, "held_out": 5, "beside": 24},
+        "and `beside` no fewer than `rows` and `held_out`",
+    ),
     ({"rows": 40}, "every other row of glue/SST-2 shares text"),
 ]
 
@@ -218,17 +265,24 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     assert data.describe("glue", "SST-2", 20, 5, unseen=10) == described
     for name, values in data.judging(described).items():
         assert np.array_equal(values, judging[name])
-    assert "glue/SST-2" in data.official_digests() and "glue/CoLA" not in data.official_digests()
+    assert (
+        "glue/SST-2" in data.official_digests()
+        and "glue/CoLA" not in data.official_digests()
+    )
     with pytest.raises(FileNotFoundError):
         data.describe("glue", "SST-2", 20, 5, unseen=9)
 
 
-def test_data_that_a_plan_did_not_look_at_are_looked_at_again(glue, monkeypatch, tmp_path):
+def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
+    glue, monkeypatch, tmp_path
+):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
     with data.planning(look=False):
         assert data.describe("glue", "SST-2", 20)["digest"] == "0" * 16
-    assert data.describe("glue", "SST-2", 20)["digest"] == data.at_hand("glue", "SST-2")[0]
+    assert (
+        data.describe("glue", "SST-2", 20)["digest"] == data.at_hand("glue", "SST-2")[0]
+    )
 
 
 # ---- the official rows ----
@@ -243,7 +297,9 @@ def test_committed_numbers(task, monkeypatch):
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
     assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
-    assert found["words"][dev:][judged].min() >= 9 and len(found["cluster"]) == dev + len(judged)
+    assert found["words"][dev:][judged].min() >= 9 and len(
+        found["cluster"]
+    ) == dev + len(judged)
     monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
         wanted = data.judging(described)
@@ -260,7 +316,9 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
     there = data.load(grids.dataset("mini", "SST-2"))
-    seen = [text.lower().split() for part in ("train", "held_out") for text in there[part].a]
+    seen = [
+        text.lower().split() for part in ("train", "held_out") for text in there[part].a
+    ]
     taught = {tuple(words[i : i + 4]) for words in seen for i in range(len(words) - 3)}
     whole = set(map(tuple, seen))
     for words in (text.lower().split() for text in there["unseen"].a):
@@ -270,8 +328,8 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
 
 @pytest.mark.parametrize("task", grids.UNSEEN["mini"])
 def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
-    """What is compared at mini is judged on the same rows, and no run trains or selects on any of
-    them."""
+    """What is compared at mini is judged on the same rows, and no run trains or selects
+    on any of them."""
     told = [grids.dataset("mini", task), nas.rows("mini", task)]
     if task in bermo.ROWS["mini"]:
         told.append(bermo.common("mini", task, "BERT")["data"])
@@ -292,11 +350,19 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     kept = data.packed(tuple(map(str, range(classes))), logits)
     said = data.unpacked(kept, 101)
     assert np.array_equal(said, logits.argmax(1))
-    assert sum(values.nbytes for values in kept.values()) == {2: 13, 3: 101, 300: 202}[classes]
+    assert (
+        sum(values.nbytes for values in kept.values())
+        == {2: 13, 3: 101, 300: 202}[classes]
+    )
     weights = stats.draw_weights(rng, 5, 101)
-    for name in ("accuracy",) + ("matthews",) * (classes < 9) + ("f1",) * (classes == 2):
+    for name in (
+        ("accuracy",) + ("matthews",) * (classes < 9) + ("f1",) * (classes == 2)
+    ):
         assert metrics.score(name, said, labels) == metrics.score(name, logits, labels)
-        scores = [stats.weighted_score(name, [each], labels, weights) for each in (said, logits)]
+        scores = [
+            stats.weighted_score(name, [each], labels, weights)
+            for each in (said, logits)
+        ]
         assert np.array_equal(*scores)
 
 
@@ -306,7 +372,14 @@ def test_scores_are_kept_as_they_are():
 
 
 NUMERICS = Numerics("float32", 1)
-SMALL = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.04}
+SMALL = {
+    "family": "bert",
+    "layers": 1,
+    "hidden": 24,
+    "heads": 12,
+    "ffn": 48,
+    "init": 0.04,
+}
 READING = {
     "corpus": {"sentences": 20, "seed": 0},
     "objective": {"share": 0.3, "hidden": 0.6, "replaced": 0.3},
@@ -322,7 +395,9 @@ def tuned(task, unseen=0):
     train = Train(epochs=2, batch=8, lr=1e-3, max_length=24, select="best")
     args = {"targets": Targets("hard"), "numerics": NUMERICS, "train": train}
     args["data"] = (
-        scored(48, 0, unseen) if task == "scores" else data.describe("toy", task, 48, unseen=unseen)
+        scored(48, 0, unseen)
+        if task == "scores"
+        else data.describe("toy", task, 48, unseen=unseen)
     )
     return Spec("finetune", args, {"start": START})
 
@@ -336,7 +411,9 @@ def test_what_is_kept_of_three_classes_is_the_class():
 def untimed(run):
     """The metrics of a run without timings, and without those of its unseen rows."""
     left_out = ("second", "unseen.")
-    return {k: v for k, v in run.metrics.items() if not any(word in k for word in left_out)}
+    return {
+        k: v for k, v in run.metrics.items() if not any(word in k for word in left_out)
+    }
 
 
 @pytest.mark.parametrize("task", ["CoLA", "scores"])
@@ -361,19 +438,27 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
             metrics.score(name, found["said"][:count], found["labels"][:count])
             == (run.metrics[name])
         )
-        assert metrics.score(name, said, kept["labels"]) == run.metrics[f"unseen.{name}"]
+        assert (
+            metrics.score(name, said, kept["labels"]) == run.metrics[f"unseen.{name}"]
+        )
         joint = metrics.score(name, found["said"], found["labels"])
         assert compare.score(run, column) == pytest.approx(joint, abs=1e-12)
         assert compare.development(run, column) == run.metrics[name]
         assert compare.score(plain, column) == run.metrics[name]
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
-    frame = pd.DataFrame([{"task": task, "seed": 1, "model": name, "run": run} for name in "ab"])
+    frame = pd.DataFrame(
+        [{"task": task, "seed": 1, "model": name, "run": run} for name in "ab"]
+    )
     of = {task: (compare.Column(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-    [pair] = compare.aligned(a, b, of, spared=(True, True))  # It learned hardly anything.
+    [pair] = compare.aligned(
+        a, b, of, spared=(True, True)
+    )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
-    words = "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
+    words = (
+        "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
+    )
     assert Runs(frame, frame[:0], "toy").rows == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
@@ -384,13 +469,20 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
 @cache
 def recorded():
     """Rows of two claims at one seed."""
-    return [row for id in ("G1", "N1") for row in source.rows(lists.claims()[id], seeds=(10,))]
+    return [
+        row
+        for id in ("G1", "N1")
+        for row in source.rows(lists.claims()[id], seeds=(10,))
+    ]
 
 
-@pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])
+@pytest.mark.parametrize(
+    "method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")]
+)
 @pytest.mark.parametrize("task", frontier.TASKS["mini"])
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
-    """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
+    """What a reader takes off two cells is the estimate, and each cell is of the judged
+    rows."""
     of = grids.metrics("mini", nas.COLUMNS)
     frame = collect([row for row in recorded() if row["task"] == task])
     frame = compare.with_runs(frame[frame["model"].isin([method, baseline])]).dropna(
@@ -404,7 +496,10 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
         alone = points["development"][method] - points["development"][baseline]
         assert alone != pytest.approx(gap, abs=1e-6)
     table = compare.by_task(frame, of, "here")
-    titles = [("here", of[task][0].title), ("here", f"{of[task][0].title}, {compare.ALONE}")]
+    titles = [
+        ("here", of[task][0].title),
+        ("here", f"{of[task][0].title}, {compare.ALONE}"),
+    ]
     assert len(table) > 1 and all(list(row) == titles for row in table.values())
 
 
@@ -423,7 +518,9 @@ def test_rows_that_stand_twice_count_once():
     cluster = np.repeat(np.arange(400), 4)
     once = stats.paired_difference(pairs_of(a, b))
     often = a.repeat(4, 1), b.repeat(4, 1)
-    rows, drawn = (stats.paired_difference(pairs_of(*often, each)) for each in (None, cluster))
+    rows, drawn = (
+        stats.paired_difference(pairs_of(*often, each)) for each in (None, cluster)
+    )
     assert drawn.mean == once.mean == rows.mean
     assert (drawn.low, drawn.high) == pytest.approx((once.low, once.high), abs=0.5)
     assert rows.high - rows.low < 0.8 * (drawn.high - drawn.low)
@@ -433,8 +530,8 @@ def test_rows_that_stand_twice_count_once():
 
 
 def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
-    """600 rows in 100 clusters of 1 to 11 rows that are right or wrong together, five seeds, no
-    true difference."""
+    """600 rows in 100 clusters of 1 to 11 rows that are right or wrong together, five
+    seeds, no true difference."""
     hits = {"clusters": 0, "rows": 0}
     for trial in range(60):
         rng = np.random.default_rng(trial)
@@ -454,12 +551,14 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
     found = compare.judged(holding(arrays), compare.Column("x", "x", "accuracy"))
-    assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(range(6))
+    assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(
+        range(6)
+    )
 
 
 def test_rows_in_order_are_the_two_ends_of_the_file():
-    """EfficientBERT's parts: the first tenth of the training rows to learn from, the last hundredth
-    to score on."""
+    """EfficientBERT's parts: the first tenth of the training rows to learn from, the
+    last hundredth to score on."""
     whole = data.splits("toy", "RTE")["train"]
     there = data.load(data.describe("toy", "RTE", 40, 10, in_order=True))
     assert there["train"].index.tolist() == whole.index[:40].tolist()

@@ -32,7 +32,8 @@ NAME = "finetune-000000000000/10"
 
 @pytest.fixture
 def records(tmp_path, monkeypatch):
-    """The folder of two sound records, a figure and their ledger, verdicts by a stand-in."""
+    """The folder of two sound records, a figure and their ledger, verdicts by a
+    stand-in."""
     monkeypatch.setattr(verify.planned, "lines", lambda profile: [])
     run, described = tmp_path / "run", data.describe("toy", "RTE", 40)
     run.mkdir()
@@ -60,12 +61,16 @@ def records(tmp_path, monkeypatch):
     rows = [Row(SPEC, task="RTE", m=3, seed=10, more=[1])]
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find", lambda *_: [page])
-    monkeypatch.setattr(notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]})
+    monkeypatch.setattr(
+        notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
+    )
     monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
     monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))
     monkeypatch.setattr(verify.claims, "judged", judged)
     monkeypatch.setattr(verify.claims, "SCALES", ("mini",))
-    monkeypatch.setattr(verify.claims, "posted", lambda text, found: f"{len(found)} claims")
+    monkeypatch.setattr(
+        verify.claims, "posted", lambda text, found: f"{len(found)} claims"
+    )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
 
@@ -80,12 +85,19 @@ def grid(seeds):
 def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
     values = [run.metrics["tokens"] for run in store.recorded()]
-    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2)
+    e = Estimate(
+        sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
+    )
     told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
     one = Result("G1", cell("a > b"), "RTE", e, len(values), len(values), **told)
-    few = replace(one, cell=cell("c > d"), estimate=None, done=0, printed=None, holm=None)
+    few = replace(
+        one, cell=cell("c > d"), estimate=None, done=0, printed=None, holm=None
+    )
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
-    return {"G1": found, "G10": Verdict("G10", word="equal", measured="12 computed, 12 printed")}
+    return {
+        "G1": found,
+        "G10": Verdict("G10", word="equal", measured="12 computed, 12 printed"),
+    }
 
 
 def body(records, part, change, sign=True):
@@ -136,43 +148,63 @@ def bit(path, place=None, flip=1):
 DAMAGE = {
     "spec cut": lambda at: cut(at / NAME / "spec.json"),
     "manifest {}": lambda at: (at / NAME / "manifest.json").write_text("{}"),
-    "manifest no text": lambda at: (at / NAME / "manifest.json").write_bytes(b"\xff\xfe{"),
-    "manifest version": lambda at: changed(at / NAME / "manifest.json", "version", "versiom"),
+    "manifest no text": lambda at: (at / NAME / "manifest.json").write_bytes(
+        b"\xff\xfe{"
+    ),
+    "manifest version": lambda at: changed(
+        at / NAME / "manifest.json", "version", "versiom"
+    ),
     "manifest gone": lambda at: (at / NAME / "manifest.json").unlink(),
-    "metric changed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9), False),
+    "metric changed": lambda at: body(
+        at, "metrics", lambda b: b.update(accuracy=0.9), False
+    ),
     "metric signed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9)),
-    "metric nan": lambda at: body(at, "metrics", lambda b: b.update(accuracy=float("nan"))),
+    "metric nan": lambda at: body(
+        at, "metrics", lambda b: b.update(accuracy=float("nan"))
+    ),
     "no spec": lambda at: (at / NAME / "spec.json").unlink(),
-    "unknown task": lambda at: body(at, "spec", lambda b: b["args"]["data"].update(task="R")),
+    "unknown task": lambda at: body(
+        at, "spec", lambda b: b["args"]["data"].update(task="R")
+    ),
     "status gone": lambda at: (at / NAME / "status.json").unlink(),
     "failed": lambda at: body(at, "status", lambda b: b.update(state="failed")),
     "arrays gone": lambda at: (at / NAME / ARRAYS).unlink(),
     "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal(at / NAME)),
     "arrays bit": lambda at: bit(at / NAME / ARRAYS),
-    "no predictions": lambda at: arrays(at, lambda a: (a.clear(), a.update(x=np.ones(1)))),
+    "no predictions": lambda at: arrays(
+        at, lambda a: (a.clear(), a.update(x=np.ones(1)))
+    ),
     "logits flipped": lambda at: arrays(at, flipped),
     "rows missing": lambda at: arrays(at, short),
     "runs gone": lambda at: (at / "runs.csv").unlink(),
     "runs other": lambda at: changed(at / "runs.csv", r"finetune-(\w+)", "finetune-0"),
     "runs less": lambda at: changed(at / "runs.csv", "G1,mini.*\n", ""),
-    "runs more": lambda at: changed(at / "runs.csv", "G1,mini.*\n", r"\g<0>G1,paper,,0,a-0/0\n"),
+    "runs more": lambda at: changed(
+        at / "runs.csv", "G1,mini.*\n", r"\g<0>G1,paper,,0,a-0/0\n"
+    ),
     "runs no text": lambda at: bit(at / "runs.csv", -2, 0x80),
     "verdicts gone": lambda at: (at / "verdicts.csv").unlink(),
     "verdicts word": lambda at: changed(at / "verdicts.csv", "not measured", "agrees"),
-    "verdicts sentence": lambda at: changed(at / "verdicts.csv", "a minus b", "b minus a"),
+    "verdicts sentence": lambda at: changed(
+        at / "verdicts.csv", "a minus b", "b minus a"
+    ),
     "verdicts less": lambda at: changed(at / "verdicts.csv", "G1,c > d.*\n", ""),
     "arithmetic gone": lambda at: (at / "arithmetic.csv").unlink(),
     "arithmetic word": lambda at: changed(at / "arithmetic.csv", "equal", "differs"),
     "verdicts estimate": lambda at: changed(at / "verdicts.csv", r"7\.0", "7.000002"),
     "verdicts interval": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.25"),
     "verdicts no number": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.2x"),
-    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",3,2,2,agrees", ",4,2,2,agrees"),
+    "verdicts seeds": lambda at: changed(
+        at / "verdicts.csv", ",3,2,2,agrees", ",4,2,2,agrees"
+    ),
     "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
     "README no text": lambda at: bit(at.parent / "README.md", -1, 0x80),
     "page number": lambda at: changed(at.parent / "figures/mini/a.page.md", "A", "B"),
     "page more": lambda at: put(at.parent, "figures/mini/b.page.md", "# B"),
     "digests digit": lambda at: changed(at.parent / "data/digests.json", "12", "13"),
-    "table cell": lambda at: changed(at.parent / "data/published/x/table.csv", "83.5", "11.1"),
+    "table cell": lambda at: changed(
+        at.parent / "data/published/x/table.csv", "83.5", "11.1"
+    ),
     "table gone": lambda at: (at.parent / "data/published/x/table.csv").unlink(),
     "files gone": lambda at: changed(at / "files.csv", "README.*\n", ""),
     "files digit": lambda at: changed(at / "files.csv", r"(README.md,)\w", r"\1-"),
@@ -180,7 +212,12 @@ DAMAGE = {
 ARRAYS = "predictions.safetensors"
 PLACES = {"runs": "runs.csv", "verdicts": "verdicts.csv", "README": "README.md"}
 PLACES |= {"arithmetic": "arithmetic.csv"}
-PLACES |= {"page": ".page.md", "digests": "digests.json", "table": "x/table.csv", "files": "README"}
+PLACES |= {
+    "page": ".page.md",
+    "digests": "digests.json",
+    "table": "x/table.csv",
+    "files": "README",
+}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -217,7 +254,10 @@ def test_swapped_pictures_are_told(records, capsys):
     capsys.readouterr()
     assert main(["verify"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in told] == ["figures/mini/a.png", "figures/mini/b.png"]
+    assert [line.split()[0] for line in told] == [
+        "figures/mini/a.png",
+        "figures/mini/b.png",
+    ]
 
 
 def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
@@ -228,14 +268,20 @@ def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
         "G1, a > b, RTE, mini: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5"
         in found
     )
-    changed(records / "runs.csv", r"task=RTE,10,finetune-\w+/10", "task=RTE,10,finetune-0/10")
+    changed(
+        records / "runs.csv",
+        r"task=RTE,10,finetune-\w+/10",
+        "task=RTE,10,finetune-0/10",
+    )
     main(["verify"])
     told = f"G1, mini, task=RTE, 10: run {SPEC.name}, in the file finetune-0/10"
     assert told in capsys.readouterr().out
 
 
 def test_numbers_of_another_machine_are_near_enough(records):
-    changed(records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.23450,9.00004")
+    changed(
+        records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.23450,9.00004"
+    )
     assert main(["verify"]) == 0
 
 
@@ -249,13 +295,30 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
     ]
     head, *found = (records / "verdicts.csv").read_text().splitlines()
     assert head == verify.COLUMNS["verdicts.csv"]
-    first, second = (dict(zip(head.split(","), each, strict=True)) for each in csv.reader(found))
+    first, second = (
+        dict(zip(head.split(","), each, strict=True)) for each in csv.reader(found)
+    )
     wanted = {"claim": "G1", "cell": "a > b", "task": "RTE", "profile": "mini"}
     wanted |= {"family": "ghostbert", "sentence": "a minus b", "unit": "points"}
-    wanted |= {"no_effect": "0.0", "region_low": "0.0", "region_high": "", "estimate": "7.0"}
-    wanted |= {"low": "1.23456789", "high": "9.0", "printed": "2.1", "interest": "", "seeds": "3"}
+    wanted |= {
+        "no_effect": "0.0",
+        "region_low": "0.0",
+        "region_high": "",
+        "estimate": "7.0",
+    }
+    wanted |= {
+        "low": "1.23456789",
+        "high": "9.0",
+        "printed": "2.1",
+        "interest": "",
+        "seeds": "3",
+    }
     assert wanted.items() <= first.items()
-    assert second["cell"] == "c > d" and second["word"] == "not measured" and not second["low"]
+    assert (
+        second["cell"] == "c > d"
+        and second["word"] == "not measured"
+        and not second["low"]
+    )
     assert (second["reason"], second["family"], second["p"]) == ("not run yet", "", "")
     head, *found = (records / "arithmetic.csv").read_text().splitlines()
     assert head == verify.COLUMNS["arithmetic.csv"] and len(found) == 1
@@ -277,7 +340,9 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     """What this machine is making now no other one has."""
     stores = []
     monkeypatch.setattr(
-        verify.claims, "judged", lambda *args, store=None, **_: stores.append(store) or {}
+        verify.claims,
+        "judged",
+        lambda *args, store=None, **_: stores.append(store) or {},
     )
     monkeypatch.setattr(verify.claims, "posted", lambda readme, found: readme)
     verify.made(Store())
@@ -313,13 +378,18 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
 
 
 def test_a_run_without_a_score_has_nothing_to_compute_again():
-    for args in ({}, {"data": {"kind": "files"}}, {"data": data.describe("toy", "RTE", 40)}):
+    for args in (
+        {},
+        {"data": {"kind": "files"}},
+        {"data": data.describe("toy", "RTE", 40)},
+    ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
         assert verify.recomputed(run) == {}
 
 
 def test_no_data_are_looked_at(monkeypatch, tmp_path):
-    """Whatever lies in the folders of data, the Specs are those of the official ones."""
+    """Whatever lies in the folders of data, the Specs are those of the official
+    ones."""
     (tmp_path / "glue" / "RTE").mkdir(parents=True)
     (tmp_path / "glue" / "RTE" / "train.tsv").write_text("damaged")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))

@@ -1,6 +1,5 @@
-"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at
-the smallest size.
-"""
+"""Warm-up distillation: losses against closed forms, parts of a supernet, and every
+step of it at the smallest size."""
 
 import json
 from dataclasses import replace
@@ -47,7 +46,9 @@ B, T = 3, 5
 
 
 def rand(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(
+        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def net(*told, hidden=24, **changes):
@@ -73,14 +74,18 @@ def test_a_regression_has_the_label_or_the_teachers_score(gold):
     mine, theirs, labels = rand(B, 1), rand(B, 1, seed=1), rand(B, seed=2).float()
     target = labels.double() if gold else theirs[:, 0]
     found = students.prediction(mine, theirs, labels, replace(PAPER, gold=gold))
-    assert found.item() == pytest.approx((mine[:, 0] - target).square().mean().item(), rel=1e-6)
+    assert found.item() == pytest.approx(
+        (mine[:, 0] - target).square().mean().item(), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("hide", [True, False])
 def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
     mine, theirs = rand(B, 2, T), rand(B, 2, T, seed=1)
     x, y = (mine[..., 1:], theirs[..., 1:]) if hide else (mine, theirs)
-    ends = [-(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)]
+    ends = [
+        -(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)
+    ]
     labels = torch.zeros(B, 2, dtype=torch.long)
     found = students.prediction(mine, theirs, labels, replace(PAPER, hide_first=hide))
     assert found.item() == pytest.approx(sum(ends).item(), rel=1e-6)
@@ -94,16 +99,23 @@ def matched(student, teacher, options, batch):
 
 
 def test_the_whole_loss_on_models(tiny, sentences):
-    """Parts sum up with unit weights, the prediction with gamma; the teacher gets no gradient."""
+    """Parts sum up with unit weights, the prediction with gamma; the teacher gets no
+    gradient."""
     torch.manual_seed(0)
-    student = supernet.build(net(), transformers.BertForSequenceClassification, tiny().config)
+    student = supernet.build(
+        net(), transformers.BertForSequenceClassification, tiny().config
+    )
     student.projection = projected(24, 48)
     teacher = tiny()
     parts = matched(student, teacher, replace(TOY, prediction=0.5), sentences())
     parts["loss"].backward()
     assert parts.keys() == {"loss", "hidden", "embedding", "attention", "prediction"}
     assert parts["loss"].item() == pytest.approx(
-        sum(v.item() * (0.5 if k == "prediction" else 1) for k, v in parts.items() if k != "loss")
+        sum(
+            v.item() * (0.5 if k == "prediction" else 1)
+            for k, v in parts.items()
+            if k != "loss"
+        )
     )
     assert all(p.grad is None for p in teacher.parameters())
     for name in (
@@ -126,9 +138,15 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     high = parameters(net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables)
     shared = Shared((low, high), CHOICES)
     drawn = [students.part(whole, shared, 0, step, **tables) for step in range(300)]
-    assert drawn == [students.part(whole, shared, 0, step, **tables) for step in range(300)]
-    assert drawn != [students.part(whole, shared, 1, step, **tables) for step in range(300)]
-    assert all(low <= parameters(part, "with projection", **tables) <= high for part in drawn)
+    assert drawn == [
+        students.part(whole, shared, 0, step, **tables) for step in range(300)
+    ]
+    assert drawn != [
+        students.part(whole, shared, 1, step, **tables) for step in range(300)
+    ]
+    assert all(
+        low <= parameters(part, "with projection", **tables) <= high for part in drawn
+    )
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
@@ -143,10 +161,14 @@ def library(tmp_path, monkeypatch):
     texts.first.cache_clear()
     (tmp_path / "wikipedia").mkdir()
     (tmp_path / "books").mkdir()
-    pages = "\n\n".join(f"Title {d}\nword{d} word1 word2 .\nword3 word{d} ." for d in range(6))
+    pages = "\n\n".join(
+        f"Title {d}\nword{d} word1 word2 .\nword3 word{d} ." for d in range(6)
+    )
     (tmp_path / "wikipedia" / "train-00.txt").write_text(pages)
     (tmp_path / "wikipedia" / "valid.txt").write_text("never read")
-    (tmp_path / "books" / "train-00.txt").write_text("\n".join(f"word{i} ." for i in range(30)))
+    (tmp_path / "books" / "train-00.txt").write_text(
+        "\n".join(f"word{i} ." for i in range(30))
+    )
     yield tmp_path
     texts.first.cache_clear()
 
@@ -157,9 +179,18 @@ def test_documents_and_digests_of_text(library):
         ["word0 word1 word2 .", "word3 word0 ."],
         ["word1 word1 word2 .", "word3 word1 ."],
     ]
-    assert [len(document) for document in texts.load(texts.describe("books"))] == [20, 10]
+    assert [len(document) for document in texts.load(texts.describe("books"))] == [
+        20,
+        10,
+    ]
     mixed = list(texts.load(texts.describe("wikipedia+books")))
-    assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [2, 20, 2, 10, 2]
+    assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [
+        2,
+        20,
+        2,
+        10,
+        2,
+    ]
     texts.first.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
     assert texts.describe("wikipedia", 2) == told  # more text behind does not matter
@@ -169,7 +200,9 @@ def test_documents_and_digests_of_text(library):
         ValueError, match="the text of wikipedia has digest .*put the same data back"
     ):
         texts.load(told)
-    with pytest.raises(ValueError, match="books has 2 documents; this run is of 9: ask for fewer"):
+    with pytest.raises(
+        ValueError, match="books has 2 documents; this run is of 9: ask for fewer"
+    ):
         texts.load(texts.describe("books", 9))
     with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
         texts.describe("wikpedia")
@@ -181,16 +214,27 @@ def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
     with pytest.raises(FileNotFoundError, match="no text under .*put UTF-8 files"):
         texts.describe("books", 7)
     (library / "digests.json").write_text(json.dumps({"texts/books/7": "0123"}))
-    assert texts.describe("books", 7) == {"text": "books", "digest": "0123", "documents": 7}
+    assert texts.describe("books", 7) == {
+        "text": "books",
+        "digest": "0123",
+        "documents": 7,
+    }
 
 
 def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     train = Train(epochs=7, batch=2, lr=1e-3, max_length=12)
     encoded, batches = text.rows(texts.describe("wikipedia"), tokenizer, train, seed=0)
-    assert len(encoded) == 5 * 6 and encoded.labels is None and max(encoded.lengths()) <= 12
+    assert (
+        len(encoded) == 5 * 6
+        and encoded.labels is None
+        and max(encoded.lengths()) <= 12
+    )
     rows = list(zip(*encoded.columns.values(), strict=True))
     for ids, segments in rows:
-        assert ids[0] == tokenizer.cls_token_id and (ids == tokenizer.sep_token_id).sum() == 2
+        assert (
+            ids[0] == tokenizer.cls_token_id
+            and (ids == tokenizer.sep_token_id).sum() == 2
+        )
         assert segments.tolist() == sorted(segments)
     for epoch in range(7):
         first = 6 * (epoch % 5)
@@ -202,9 +246,14 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
 # ---- the steps ----
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
-TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+TRAIN = Train(
+    epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
+)
 CORPUS = {"sentences": 90, "seed": 0}
-DATA = {"CoLA": data.describe("toy", "CoLA", 48, 8, unseen=8), "scores": scored(48, 8, 8)}
+DATA = {
+    "CoLA": data.describe("toy", "CoLA", 48, 8, unseen=8),
+    "scores": scored(48, 8, 8),
+}
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 BACKBONE = small_backbone(TRAIN, sentences=90)
 SUPER = net(*[(BERT, 3, 1)] * 2)
@@ -228,12 +277,19 @@ def warmed(teacher, start=None, described=DATA["CoLA"], **more):
 
 
 QUESTIONS = data.describe("toy", "SQuAD2", 48, 8)
-TEACHER, SCORER = (finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA)
+TEACHER, SCORER = (
+    finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA
+)
 READER = finetuned(QUESTIONS, TRAIN, {"start": BACKBONE}, span=SPAN).with_seed(1)
 WHOLE = predistilled(net=SUPER.to_json())
 SHARED = predistilled({"start": WHOLE}, shared=WINDOW)
 STUDENT = predistilled({"start": WHOLE}, net=net().to_json())
-TOLD = {"data": DATA, "warmup": replace(FINE, gold=True), "train": TRAIN, "shared": WINDOW}
+TOLD = {
+    "data": DATA,
+    "warmup": replace(FINE, gold=True),
+    "train": TRAIN,
+    "shared": WINDOW,
+}
 TAUGHT = {"teacher:CoLA": TEACHER, "teacher:scores": SCORER, "start": SHARED}
 MANY = Spec("multitask", TOLD | {"numerics": NUMERICS}, TAUGHT).with_seed(1)
 FINAL = warmed(TEACHER, STUDENT)
@@ -251,7 +307,9 @@ CHAIN = {
     "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=STILL),
     "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
     "published": warmed(TEACHER, BACKBONE, net=bert(2, 48, 96).to_json(), train=STILL),
-    "answers": warmed(READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)),
+    "answers": warmed(
+        READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)
+    ),
     "best": warmed(TEACHER, STUDENT, train=replace(TRAIN, select="best", eval_every=2)),
     "maps": Spec(
         "maps",
@@ -268,15 +326,31 @@ CHAIN = {
 
 
 def test_metrics_are_finite_and_losses_fall(runs):
-    for name in ("whole", "shared", "student", "many", "final", "cold", "deep", "answers"):
+    for name in (
+        "whole",
+        "shared",
+        "student",
+        "many",
+        "final",
+        "cold",
+        "deep",
+        "answers",
+    ):
         run = runs[name]
-        assert all(np.isfinite(v) for v in run.metrics.values() if isinstance(v, float)), name
+        assert all(
+            np.isfinite(v) for v in run.metrics.values() if isinstance(v, float)
+        ), name
         curve, steps = run.arrays("curve"), run.metrics["steps"]
-        assert curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
+        assert (
+            curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
+        )
         first, second = (part.mean() for part in np.array_split(curve["loss"], 2))
         assert name == "shared" or second < first
         total = (
-            curve["hidden"] + curve["embedding"] + curve["attention"] + curve.get("prediction", 0)
+            curve["hidden"]
+            + curve["embedding"]
+            + curve["attention"]
+            + curve.get("prediction", 0)
         )
         np.testing.assert_allclose(curve["loss"], total, rtol=1e-5)
 
@@ -284,7 +358,8 @@ def test_metrics_are_finite_and_losses_fall(runs):
 def test_students_are_their_nets_and_really_small(runs):
     vocab = runs["backbone"].metrics["vocabulary"]
     large, small = (
-        parameters(each, "with pooler", vocab=vocab, positions=128) for each in (SUPER, net())
+        parameters(each, "with pooler", vocab=vocab, positions=128)
+        for each in (SUPER, net())
     )
     for names, wanted, number in (
         (("whole", "shared", "many"), SUPER, large),
@@ -293,7 +368,9 @@ def test_students_are_their_nets_and_really_small(runs):
     ):
         for name in names:
             model, _ = backbone.load(runs[name].model)
-            assert supernet.read_net(model) == wanted.to_json() and not hasattr(model, "projection")
+            assert supernet.read_net(model) == wanted.to_json() and not hasattr(
+                model, "projection"
+            )
             assert runs[name].metrics["parameters"] == number, name
     for name, width in (("student", 24), ("deep", 12)):
         kept = load_file(runs[name].model / students.PROJECTION)
@@ -301,23 +378,23 @@ def test_students_are_their_nets_and_really_small(runs):
 
 
 def test_a_student_starts_with_what_it_inherits(runs):
-    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and
-    a student of a trained supernet begins lower than that began.
-    """
+    """At a rate of next to nothing, "plus" stays what was cut out of its start, head
+    included; and a student of a trained supernet begins lower than that began."""
     start, _ = students.classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
     supernet.choose(start, net())
     both = (loop.predict(model, rows, NUMERICS) for model in (found, start))
     np.testing.assert_allclose(*both, atol=1e-4)
-    first, whole = (runs[name].arrays("curve")["loss"][0] for name in ("student", "whole"))
+    first, whole = (
+        runs[name].arrays("curve")["loss"][0] for name in ("student", "whole")
+    )
     assert first < 0.9 * whole
 
 
 def test_a_published_checkpoint_is_a_start(runs):
-    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to
-    nothing they stay.
-    """
+    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of
+    next to nothing they stay."""
     there, _ = backbone.load(runs["backbone"].model)
     found, _ = backbone.load(runs["published"].model)
     for theirs, mine in zip(layers(there), layers(found), strict=True):
@@ -338,7 +415,9 @@ def test_predictions_are_those_of_the_saved_model(runs):
     held, told = runs["final"].arrays("predictions_held_out"), runs["final"].metrics
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
     assert told["matthews"] == metrics.score("matthews", found["logits"], dev.y)
-    assert told["held_out.matthews"] == metrics.score("matthews", held["logits"], held["labels"])
+    assert told["held_out.matthews"] == metrics.score(
+        "matthews", held["logits"], held["labels"]
+    )
     assert "unseen.matthews" in told
     assert runs["final"].arrays("predictions_unseen").keys() == {"bits"}
     again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)
@@ -359,10 +438,15 @@ def test_held_out_rows_select(runs):
 @pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("scores", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
     model, tokenizer = students.classifier(runs["many"].model, name)
-    dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")
+    dev, found = (
+        data.load(DATA[name])["dev"],
+        runs["many"].arrays(f"predictions_{name}"),
+    )
     again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
-    assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(metric, found["logits"], dev.y)
+    assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(
+        metric, found["logits"], dev.y
+    )
     assert len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(KeyError, match="MNLI"):
@@ -370,7 +454,8 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
-    """One step, computed again by hand; networks out of its part stay where they were."""
+    """One step, computed again by hand; networks out of its part stay where they
+    were."""
     once = plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))
     run = execute(replace(SHARED, args=SHARED.args | {"train": once}), store, keep=True)
     assert run.metrics["steps"] == 1
@@ -397,9 +482,8 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
-    """Shared training and its curve, stopped behind the checkpoint after its second step and
-    resumed.
-    """
+    """Shared training and its curve, stopped behind the checkpoint after its second
+    step and resumed."""
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):
@@ -418,17 +502,23 @@ def test_maps_of_the_reference_are_its_own(runs):
     for name in ("model:final", "reference"):
         assert found[f"output.{name}"].shape == (2, longest, 48)
     for line, length in enumerate(lengths):
-        np.testing.assert_allclose(ours[line, :, :length, :length].sum(-1), 1, rtol=1e-5)
+        np.testing.assert_allclose(
+            ours[line, :, :length, :length].sum(-1), 1, rtol=1e-5
+        )
         assert (ours[line, :, length:] == 0).all()
     assert run.metrics["model.kl"] == 0 == run.metrics["model.kl_mean_map"]
     assert run.metrics["model.cka"] == pytest.approx(1)
     assert run.metrics["model:final.kl"] > 0 and 0 < run.metrics["model:final.cka"] < 1
     model, tokenizer = backbone.load(runs["teacher"].model)
     model.set_attn_implementation("eager")
-    batch = collate(encode(tokenizer, data.load(DATA["CoLA"])["dev"].take([3]), 32), [0])
+    batch = collate(
+        encode(tokenizer, data.load(DATA["CoLA"])["dev"].take([3]), 32), [0]
+    )
     with torch.no_grad():
         wanted = model(**batch, output_attentions=True).attentions[-1][0].numpy()
-    np.testing.assert_allclose(ours[1, :, : lengths[1], : lengths[1]], wanted, atol=1e-6)
+    np.testing.assert_allclose(
+        ours[1, :, : lengths[1], : lengths[1]], wanted, atol=1e-6
+    )
 
 
 def test_similarity_figures():
@@ -442,23 +532,35 @@ def test_similarity_figures():
     )
     assert cka(x, y) == pytest.approx(wanted)
     p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75], [1.0, 0.0]])
-    assert divergence(p, q).mean() == pytest.approx(0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3)))
+    assert divergence(p, q).mean() == pytest.approx(
+        0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3))
+    )
 
 
 def timed(reference, **others):
-    told = {"models": {"A": reference} | others, "reference": "A", "batch": 2, "length": 16}
+    told = {
+        "models": {"A": reference} | others,
+        "reference": "A",
+        "batch": 2,
+        "length": 16,
+    }
     return Spec("latency", told | {"runs": 50, "numerics": NUMERICS}, seed=0)
 
 
 def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     small = net((BERT, 1, 1), hidden=24)
-    tiny = replace(timing.SHAPES["bert-base"], layers=1, hidden=48, ffn=96, embedding=48, vocab=500)
+    tiny = replace(
+        timing.SHAPES["bert-base"], layers=1, hidden=48, ffn=96, embedding=48, vocab=500
+    )
     monkeypatch.setitem(timing.SHAPES, "small", tiny)
     cut = {"shape": "small", "surgery": [{"op": "cut", "heads": 3}]}
     spec = timed({"shape": "small"}, B={"net": small.to_json()}, C=cut)
     run = execute(spec, Store(tmp_path / "runs", tmp_path / "none"))
     times, found = run.arrays("times"), run.metrics
-    assert times["wall"].shape == times["cpu"].shape == (3, 50) and (times["wall"] > 0).all()
+    assert (
+        times["wall"].shape == times["cpu"].shape == (3, 50)
+        and (times["wall"] > 0).all()
+    )
     assert found["A.wall_speedup"] == found["A.cpu_speedup"] == 1.0
     assert found["C.parameters"] < found["A.parameters"]
     assert found["B.parameters"] == parameters(small, "with pooler")
@@ -471,7 +573,9 @@ def test_a_start_without_stacks_is_refused(runs, store):
         execute(warmed(TEACHER, TEACHER), store)
 
 
-def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(tiny, tokenizer, tmp_path):
+def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(
+    tiny, tokenizer, tmp_path
+):
     model, task = tiny("bert"), SimpleNamespace(span=False, outputs=2, labels=())
     operate(model, {"op": "cut", "heads": 3})
     backbone.save(model, tokenizer, tmp_path / "model")

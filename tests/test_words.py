@@ -1,8 +1,7 @@
 """The words of `verdicts.csv` by an independent script, and all pages held to them.
 
-The script knows the file's columns and nothing of lib. The last tests make a page by lib, to show
-that the script finds what differs.
-"""
+The script knows the file's columns and nothing of lib. The last tests make a page by
+lib, to show that the script finds what differs."""
 
 import csv
 import html
@@ -15,7 +14,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "figures" / "mini").glob("*.page.md"))
-WORDS = ("agrees", "the other way round", "no such effect here", "too noisy to say", "not measured")
+WORDS = (
+    "agrees",
+    "the other way round",
+    "no such effect here",
+    "too noisy to say",
+    "not measured",
+)
 HEAD = "| statement | ours [95 %] | printed | word |"
 SEEDS = 3
 
@@ -38,7 +43,10 @@ def number(line, column, other=np.nan):
 def word(line):
     """The first of five rules that fits a line of verdicts.csv."""
     null, low, high = (number(line, name) for name in ("no_effect", "low", "high"))
-    least, most = number(line, "region_low", -np.inf), number(line, "region_high", np.inf)
+    least, most = (
+        number(line, "region_low", -np.inf),
+        number(line, "region_high", np.inf),
+    )
     aim = number(line, "printed", number(line, "interest"))
     if line["reason"] or number(line, "seeds") < SEEDS or np.isnan(low):
         return "not measured"
@@ -54,14 +62,20 @@ def word(line):
 
 
 def size(line):
-    """Whether an interval that agrees is nearer to no effect than the printed value, or beyond."""
+    """Whether an interval that agrees is nearer to no effect than the printed value, or
+    beyond."""
     null, low, high = (number(line, name) for name in ("no_effect", "low", "high"))
     printed, mean = number(line, "printed"), number(line, "estimate")
     interest = number(line, "interest")
-    least, most = number(line, "region_low", -np.inf), number(line, "region_high", np.inf)
+    least, most = (
+        number(line, "region_low", -np.inf),
+        number(line, "region_high", np.inf),
+    )
     if word(line) == "agrees" and np.isnan(printed) and interest != null:
         below = high < interest if interest > null else low > interest
-        return "weaker than the effect of interest" * bool(below and least <= interest <= most)
+        return "weaker than the effect of interest" * bool(
+            below and least <= interest <= most
+        )
     aims = printed != null and least <= printed <= most
     if word(line) != "agrees" or not aims or low <= printed <= high:
         return ""
@@ -74,10 +88,14 @@ def size(line):
 
 def digits(line, value):
     """A number as a page has it, without a plus sign: never 0 where it is not 0."""
-    slope = any(word in line["cell"].partition(" ::")[0] for word in ("per ", "straighter"))
+    slope = any(
+        word in line["cell"].partition(" ::")[0] for word in ("per ", "straighter")
+    )
     points = line["unit"].startswith("points") and not (slope or " | " in line["cell"])
     large = points or (number(line, "no_effect") and abs(value) >= 1)
-    text = np.format_float_positional(value, precision=2 - bool(large), min_digits=2 - bool(large))
+    text = np.format_float_positional(
+        value, precision=2 - bool(large), min_digits=2 - bool(large)
+    )
     if value and not float(text):
         exact = float(np.format_float_scientific(value, precision=0))
         text = np.format_float_positional(exact) if abs(value) >= 1e-4 else "0"
@@ -94,7 +112,9 @@ def ours(line):
         seeds = line["seeds"]
         text = f"{digits(line, number(line, 'estimate'))} ({seeds} seed{'s' * (seeds != '1')})"
     else:
-        mean, *ends = (digits(line, number(line, name)) for name in ("estimate", "low", "high"))
+        mean, *ends = (
+            digits(line, number(line, name)) for name in ("estimate", "low", "high")
+        )
         text = f"{mean} [{', '.join(ends)}]"
     return text + (f" ({line['collapsed']})" if line["collapsed"] else "")
 
@@ -110,11 +130,14 @@ def reading(line):
 
 def plain(cell):
     """The text of a cell of a Markdown table."""
-    return html.unescape(re.sub(r"\\([*|])", r"\1", re.sub("<[^>]*>", "", cell))).strip()
+    return html.unescape(
+        re.sub(r"\\([*|])", r"\1", re.sub("<[^>]*>", "", cell))
+    ).strip()
 
 
 def comparisons(text):
-    """[(claim, sentence, task of a part or "", ours, word and what belongs to it)] of a page."""
+    """[(claim, sentence, task of a part or "", ours, word and what belongs to it)] of a
+    page."""
     found, claim, whole, inside = [], "", "", False
     for row in text.splitlines():
         if not row.startswith("|"):
@@ -132,7 +155,9 @@ def comparisons(text):
             # A word has its mark before it, and a reason behind it.
             told = told.partition(" ")[2].partition("not measured: ")
             told = "not measured" if told[1] else told[0]
-            found.append((claim, whole, part[1] if part else "", measured.replace("+", ""), told))
+            found.append(
+                (claim, whole, part[1] if part else "", measured.replace("+", ""), told)
+            )
     return found
 
 
@@ -183,25 +208,39 @@ def test_a_line_has_a_reason_where_it_is_not_measured_and_an_interval_elsewhere(
         assert measured == bool(line["low"] and line["high"] and line["p"]), about
         assert measured == (not line["reason"]), about
         if measured:
-            low, mean, high = (number(line, name) for name in ("low", "estimate", "high"))
+            low, mean, high = (
+                number(line, name) for name in ("low", "estimate", "high")
+            )
             assert low <= mean <= high and number(line, "seeds") >= SEEDS, about
             assert 0 <= number(line, "p") <= 1, about
         assert bool(line["holm"]) == bool(line["family"]), about
-        assert not line["holm"] or number(line, "holm") >= number(line, "p") - 1e-8, about
+        assert not line["holm"] or number(line, "holm") >= number(line, "p") - 1e-8, (
+            about
+        )
         assert line["sentence"] and line["unit"] and line["word"] in WORDS, about
         # No model has more seeds than are planned; turns of a clock are no seeds.
         assert int(line["done"]) <= int(line["planned"]) or not line["planned"], about
 
 
 def test_a_decided_word_has_a_p_below_0_05():
-    """The interval and p come from one distribution; counts and ratios have exact ones."""
+    """The interval and p come from one distribution; counts and ratios have exact
+    ones."""
     for line in LINES:
-        if line["word"] in WORDS[:3] and not line["counts"] and line["unit"] == "points":
-            assert number(line, "p") <= 0.0501, (line["claim"], line["cell"], line["task"])
+        if (
+            line["word"] in WORDS[:3]
+            and not line["counts"]
+            and line["unit"] == "points"
+        ):
+            assert number(line, "p") <= 0.0501, (
+                line["claim"],
+                line["cell"],
+                line["task"],
+            )
 
 
 def test_a_comparison_that_stands_twice_has_one_value():
-    """Also where two claims have it, it has the seeds and the word of the one that counts it."""
+    """Also where two claims have it, it has the seeds and the word of the one that
+    counts it."""
     values = {}
     for line in LINES:
         key = line["claim"], line["cell"], line["task"], line["profile"]
@@ -213,11 +252,20 @@ def test_a_comparison_that_stands_twice_has_one_value():
         where = line["same_as"], line["profile"]
         own = [x for x in LINES if (x["claim"], x["profile"]) == where and x["low"]]
         sizes = [abs(number(x, "estimate")) for x in own if x["task"] == line["task"]]
-        parts = line["task"].split("/")  # The other claim may have the tasks of a mean alone.
+        parts = line["task"].split(
+            "/"
+        )  # The other claim may have the tasks of a mean alone.
         for cell in {x["cell"] for x in own} if len(parts) > 1 else ():
-            of = [number(x, "estimate") for x in own if x["cell"] == cell and x["task"] in parts]
+            of = [
+                number(x, "estimate")
+                for x in own
+                if x["cell"] == cell and x["task"] in parts
+            ]
             sizes += [abs(np.mean(of))] if len(of) == len(parts) else []
-        assert any(np.isclose(abs(number(line, "estimate")), sizes)), (line["claim"], line["cell"])
+        assert any(np.isclose(abs(number(line, "estimate")), sizes)), (
+            line["claim"],
+            line["cell"],
+        )
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
@@ -236,14 +284,17 @@ def test_no_two_pages_show_two_values_of_one_comparison():
 
 
 def test_pages_have_comparisons():
-    """Pages of another form than this script reads are older than the records: make them again."""
+    """Pages of another form than this script reads are older than the records: make
+    them again."""
     assert sum(bool(comparisons(path.read_text())) for path in PAGES) >= 20
 
 
 def test_the_first_screen_has_the_words_and_values_of_the_records():
     text = (ROOT / "README.md").read_text()
     block = text.split("<!-- found: `python -m lib verify --write` -->")[1]
-    lines = [line for line in LINES if line["profile"] == "mini" and not line["same_as"]]
+    lines = [
+        line for line in LINES if line["profile"] == "mini" and not line["same_as"]
+    ]
     known = {}
     for line in lines:
         known.setdefault(ours(line | {"collapsed": ""}), []).append(line)
@@ -257,7 +308,9 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
         for each, one in zip(found, shown, strict=True):
             own = known.get(each.replace("+", ""), [])
             assert one in [reading(line) for line in own], (each, one)
-    rows += [row.split(" | ") for row in block.splitlines() if row.startswith("| *A control")]
+    rows += [
+        row.split(" | ") for row in block.splitlines() if row.startswith("| *A control")
+    ]
     assert len(rows) == 5
     for *_, printed in rows:
         block = block.replace(f" | {printed}", "")
@@ -270,7 +323,11 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
         if row["role"] == "central"
     }
     held = [x for x in lines if x["claim"] in central and x["family"] and x["printed"]]
-    out = [x for x in held if not number(x, "low") <= number(x, "printed") <= number(x, "high")]
+    out = [
+        x
+        for x in held
+        if not number(x, "low") <= number(x, "printed") <= number(x, "high")
+    ]
     agree = sum(x["word"] == "agrees" for x in out)
     every = [x for x in lines if x["claim"] in central and not x["beside"]]
     counts = {word: sum(x["word"] == word for x in every) for word in WORDS}
@@ -362,10 +419,14 @@ def test_a_page_that_differs_is_found(made, old, new):
     assert faults(text.replace(old, new, 1), lines)
 
 
-@pytest.mark.parametrize("column", ["low", "high", "region_low", "printed", "reason", "seeds"])
+@pytest.mark.parametrize(
+    "column", ["low", "high", "region_low", "printed", "reason", "seeds"]
+)
 def test_a_column_that_changes_changes_a_word(column):
     """No column is there for show: another value gives another word somewhere."""
     other = {"low": "-1000", "high": "1000", "region_low": "-1000", "printed": ""}
     other |= {"reason": "lacking", "seeds": "2"}
     measured = [line for line in LINES if line["low"]]
-    assert any(word(line | {column: other[column]}) != line["word"] for line in measured)
+    assert any(
+        word(line | {column: other[column]}) != line["word"] for line in measured
+    )

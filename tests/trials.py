@@ -5,10 +5,9 @@
     python tests/trials.py W1 --task CoLA         the whole model of another task
     python tests/trials.py W1 D5                  a later question, with the settings before it
 
-A trial is judged by the rule of `data/published/protocol_base.md`, on rows of the pool that its
-seed did not draw. Each model is a line of `data/published/trials_base.csv`; a setting is given up
-at its first model that fails.
-"""
+A trial is judged by the rule of `data/published/protocol_base.md`, on rows of the pool
+that its seed did not draw. Each model is a line of `data/published/trials_base.csv`; a
+setting is given up at its first model that fails."""
 
 import argparse
 import csv
@@ -37,14 +36,19 @@ from lib.train.batches import collate, encode
 
 SEED, MOST, RATIO = 90, 2000, 0.3
 NEAR, MENDED = 0.9, 1.10  # A level and a loss have to be so near.
-SMALL = {"MRPC": 2868, "RTE": 1690}  # So many rows train in a trial where the pool has no others.
+SMALL = {
+    "MRPC": 2868,
+    "RTE": 1690,
+}  # So many rows train in a trial where the pool has no others.
 JUDGED = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616, "RTE": 277}
 
 WHOLE = {"W1": (3, 2e-5), "W2": (3, 5e-5), "W3": (10, 2e-5)}
 DISTIL = {
     f"D{4 * i + j}": (epochs, lr, taps)
     for i, epochs in enumerate((3, 10, 20))
-    for j, (lr, taps) in enumerate(((2e-5, 0.0), (2e-5, 1e-2), (1e-4, 0.0), (1e-4, 1e-2)), 1)
+    for j, (lr, taps) in enumerate(
+        ((2e-5, 0.0), (2e-5, 1e-2), (1e-4, 0.0), (1e-4, 1e-2)), 1
+    )
 }
 SEARCH = {"S1": 3, "S2": 10}
 PRUNING = {"M1": (10, 50), "M2": (25, 125)}
@@ -95,12 +99,14 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     elif setting in DISTIL:
         for m in (3, 1):
             prune, ghost = (
-                ghostbert.model_spec(*at, m, name).with_seed(seed) for name in ("Prune", "Ghost")
+                ghostbert.model_spec(*at, m, name).with_seed(seed)
+                for name in ("Prune", "Ghost")
             )
             yield Trial(f"Prune {m}/12", prune)
             yield Trial(f"Ghost {m}/12", ghost, rival=prune)
         yield Trial(
-            "Distilled", ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed)
+            "Distilled",
+            ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed),
         )
         for m, name in product((3, 1), ("Prune", "Ghost")):
             module = ghostbert.ghost("base") if name == "Ghost" else None
@@ -113,12 +119,18 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
         yield Trial("30 % Random, searched sizes", sized)
     else:
         yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).with_seed(seed))
-        yield Trial("BERT", bermo.pruned(*at, "BERT", share=0.1).with_seed(seed), may_fail=True)
+        yield Trial(
+            "BERT", bermo.pruned(*at, "BERT", share=0.1).with_seed(seed), may_fail=True
+        )
 
 
 def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     """Return the Specs whose weights a trial is judged by."""
-    rival = [each.parents["start"] for each in (trial.spec, trial.rival)] if trial.rival else []
+    rival = (
+        [each.parents["start"] for each in (trial.spec, trial.rival)]
+        if trial.rival
+        else []
+    )
     return [trial.spec, grids.teacher("base", task).with_seed(seed), *rival]
 
 
@@ -132,15 +144,20 @@ def rows(task: str, seed: int) -> tuple[Split, Split]:
     """
     described = grids.dataset("base", task)
     rest = described["drawn"]["rows"] - described["rows"]
-    drawn, every = (data.load(each, seed) for each in (described, described | {"held_out": rest}))
+    drawn, every = (
+        data.load(each, seed) for each in (described, described | {"held_out": rest})
+    )
     left = every["held_out"]
-    free = ~np.isin(left.index, drawn["held_out"].index) & (unseen.words(left) >= unseen.LONG)
+    free = ~np.isin(left.index, drawn["held_out"].index) & (
+        unseen.words(left) >= unseen.LONG
+    )
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(free))[:MOST]
     return drawn["train"], left.take(np.sort(chosen))
 
 
 def error(metric: str, score: float, count: int) -> float:
-    """Return the standard error of a score from 0 to 1 on so many rows, by the rule's formulas."""
+    """Return the standard error of a score from 0 to 1 on so many rows, by the rule's
+    formulas."""
     if metric == "accuracy":
         return (score * (1 - score) / count) ** 0.5
     return (1 - score**2) ** (0.5 if metric == "matthews" else 1) / count**0.5
@@ -153,13 +170,15 @@ def chance(task: data.Task, split: Split) -> float:
 
 
 def linear(task: data.Task, x, train: Split, new, split: Split) -> float:
-    """Return the score of a linear model over features x [N, K] of training rows and new ones."""
+    """Return the score of a linear model over features x [N, K] of training rows and
+    new ones."""
     model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
     return metrics.score(task.metrics[0], model.fit(x, train.y).predict(new), split.y)
 
 
 def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
-    """Return the score of a linear model over word counts, as the step of this name fits it."""
+    """Return the score of a linear model over word counts, as the step of this name
+    fits it."""
     counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
     both = (counts(counter, part) for part in (train, split))
     return linear(task, next(both), train, next(both), split)
@@ -168,7 +187,9 @@ def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
 @torch.inference_mode()
 def vectors(model: torch.nn.Module, tokenizer, texts: list) -> np.ndarray:
     """Return the mean of the last states of each text's tokens, of length 1: [N, H]."""
-    encoded = encode(tokenizer, Split(texts, None, np.zeros(len(texts), int), None), 128)
+    encoded = encode(
+        tokenizer, Split(texts, None, np.zeros(len(texts), int), None), 128
+    )
     found = []
     for start in range(0, len(texts), 32):
         batch = collate(encoded, range(start, min(start + 32, len(texts))))
@@ -179,7 +200,8 @@ def vectors(model: torch.nn.Module, tokenizer, texts: list) -> np.ndarray:
 
 
 def cosine(task: data.Task, train: Split, split: Split) -> float:
-    """Return the score of the untouched encoder's cosine for pairs; -1 for single texts.
+    """Return the score of the untouched encoder's cosine for pairs; -1 for single
+    texts.
 
     Classes are told apart by a threshold, which a thousand training rows give.
     """
@@ -207,8 +229,15 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     least, margin = chance(task, split), 2 * error(metric, score, len(split))
     line = dict.fromkeys(FIELDS.split(","), "")
     line |= {"task": task_name, "seed": seed, "model": trial.model, "metric": metric}
-    line |= {"rows": len(split), "score": 100 * score, "error": 50 * margin, "chance": 100 * least}
-    line["core_seconds"] = sum(cost(store, each) for each in {trial.spec, *ancestry([trial.spec])})
+    line |= {
+        "rows": len(split),
+        "score": 100 * score,
+        "error": 50 * margin,
+        "chance": 100 * least,
+    }
+    line["core_seconds"] = sum(
+        cost(store, each) for each in {trial.spec, *ancestry([trial.spec])}
+    )
     faults = {"at chance": answers < 2 or score < least + margin}
     if trial.is_whole:
         most = max(least, bag_of_words(task, train, split), cosine(task, train, split))
@@ -223,7 +252,10 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         line["teacher"] = 100 * best
         faults["less than half of its teacher"] = score - least < (best - least) / 2
     if trial.rival:
-        own, other = (last_loss(store, each.parents["start"]) for each in (trial.spec, trial.rival))
+        own, other = (
+            last_loss(store, each.parents["start"])
+            for each in (trial.spec, trial.rival)
+        )
         line["loss"] = own / other
         faults["its ghosts are not mended"] = own > MENDED * other
     why = [name for name, there in faults.items() if there and not trial.may_fail]
@@ -231,16 +263,20 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
 
 
 def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, int]:
-    """Return (the score of a run's model on rows, how many different answers it gives)."""
+    """Return (the score of a run's model on rows, how many different answers it
+    gives)."""
     model, tokenizer = backbone.load(run.model)
-    encoded, _ = heads.rows(tokenizer, split, task, spec.args["train"]["max_length"], None)
+    encoded, _ = heads.rows(
+        tokenizer, split, task, spec.args["train"]["max_length"], None
+    )
     logits = loop.predict(model, encoded, loop.options(spec.args["numerics"]))
     said = logits.argmax(1) if task.labels else logits[:, 0]
     return float(metrics.score(task.metrics[0], said, split.y)), len(np.unique(said))
 
 
 def last_loss(store: Store, spec: Spec) -> float:
-    """Return the mean loss of a distillation over the last tenth of its logged steps."""
+    """Return the mean loss of a distillation over the last tenth of its logged
+    steps."""
     lines = store.find(spec, weights=True).lines("events.jsonl")
     curve = [line["curve"]["loss"] for line in lines if "curve" in line]
     return float(np.mean(curve[-max(1, len(curve) // 10) :]))
@@ -267,11 +303,14 @@ def add_line(file: str, names: list, line: dict, form: str) -> None:
         table.writerow(format(v, form) if isinstance(v, float) else v for v in values)
 
 
-def attempt(setting: str, models: Iterable, needed: Callable, judge: Callable, note: Callable):
-    """Make and judge the models of a setting one by one, and stop at the first that fails.
+def attempt(
+    setting: str, models: Iterable, needed: Callable, judge: Callable, note: Callable
+):
+    """Make and judge the models of a setting one by one, and stop at the first that
+    fails.
 
-    `needed(model)` returns the Specs to make, `judge(model, store)` the line of a model, and
-    `note(line)` adds it to a table.
+    `needed(model)` returns the Specs to make, `judge(model, store)` the line of a
+    model, and `note(line)` adds it to a table.
 
     Raises SystemExit where a run fails.
     """
@@ -305,14 +344,19 @@ def main() -> None:
     if args.list or not args.settings:
         for setting in SETTINGS:
             take(setting)
-            print(setting, *(trial.model for trial in trials(setting, args.task, args.seed)))
+            print(
+                setting,
+                *(trial.model for trial in trials(setting, args.task, args.seed)),
+            )
         return
     names, asked = FIELDS.split(","), "+".join(args.settings)
     attempt(
         args.settings[-1],
         trials(args.settings[-1], args.task, args.seed),
         lambda trial: needed(trial, args.task, args.seed),
-        lambda trial, store: judge(trial, args.task, args.seed, store) | {"setting": asked},
+        lambda trial, store: (
+            judge(trial, args.task, args.seed, store) | {"setting": asked}
+        ),
         lambda line: add_line("trials_base", names, line, ".2f"),
     )
 

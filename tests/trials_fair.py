@@ -3,10 +3,10 @@
     python tests/trials_fair.py --list     all trials, in the order of the protocol
     python tests/trials_fair.py T1         one setting, at seed 90
 
-A trial is judged by the rule of `data/published/protocol_fair.md`: by the loss of distillation, by
-how far the taps move, and on training rows that no trial learned from. Each pair of models is a
-line of `data/published/trials_fair.csv`; a setting is given up at its first pair that fails.
-"""
+A trial is judged by the rule of `data/published/protocol_fair.md`: by the loss of
+distillation, by how far the taps move, and on training rows that no trial learned from.
+Each pair of models is a line of `data/published/trials_fair.csv`; a setting is given up
+at its first pair that fails."""
 
 import argparse
 from dataclasses import dataclass
@@ -78,13 +78,16 @@ def verdict(setting: str, line: dict) -> list[str]:
 
 
 def rows(task: str) -> data.Split:
-    """Return training rows of nine words and more that no run of mini learns from or is judged on.
+    """Return training rows of nine words and more that no run of mini learns from or is
+    judged on.
 
-    They are behind the first 9,000 of the fixed order and, of SST-2, none of its unseen rows. STS-B
-    has those behind the rows of training and holding out.
-    """
+    They are behind the first 9,000 of the fixed order and, of SST-2, none of its unseen
+    rows. STS-B has those behind the rows of training and holding out."""
     described = grids.dataset("mini", task)
-    first = described.get("unseen", {}).get("beside") or described["rows"] + described["held_out"]
+    first = (
+        described.get("unseen", {}).get("beside")
+        or described["rows"] + described["held_out"]
+    )
     every = data.one_split("glue", task, "train")
     left = every.take(np.sort(data.permuted(every)[first:]))
     there = data.load(described)
@@ -95,7 +98,9 @@ def rows(task: str) -> data.Split:
 def judge(setting: str, pair: Pair, store: Store) -> dict:
     """Return the line of a Pair whose runs are there with their weights (FIELDS)."""
     task, split = data.task("glue", pair.task), rows(pair.task)
-    first = {n: store.find(getattr(pair, n).parents["start"]) for n in ("ghost", "prune")}
+    first = {
+        n: store.find(getattr(pair, n).parents["start"]) for n in ("ghost", "prune")
+    }
     line = {"task": pair.task, "m": pair.m, "seed": pair.ghost.seed, "setting": setting}
     line |= {f"{name}_loss": run.metrics["distance"] for name, run in first.items()}
     line["ratio"] = line["ghost_loss"] / line["prune_loss"]

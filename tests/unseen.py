@@ -19,7 +19,8 @@ from lib.core import paths
 
 
 def note_pool(name, task, unseen=0, beside=0, words=0):
-    """Note the rows from which each seed draws, and return what a descriptor says of them."""
+    """Note the rows from which each seed draws, and return what a descriptor says of
+    them."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.describe(name, task, drawn=True, **fixed)
     write({data.pool_key(described): described["drawn"]})
@@ -33,7 +34,8 @@ def write(more):
 
 
 def note(name, task, unseen, beside=0, words=0):
-    """Write both files, and return what a descriptor says of these rows (lib.data.describe)."""
+    """Write both files, and return what a descriptor says of these rows
+    (lib.data.describe)."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.describe(name, task, beside or None, **fixed)
     told, arrays = described["unseen"], dict(data.judging(described))
@@ -42,7 +44,9 @@ def note(name, task, unseen, beside=0, words=0):
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))
     paths.UNSEEN.mkdir(parents=True, exist_ok=True)
     save_file(arrays, paths.UNSEEN / f"{told['digest']}.safetensors")
-    write({"/".join(map(str, [name, task, beside, unseen, *[words] * bool(words)])): told})
+    write(
+        {"/".join(map(str, [name, task, beside, unseen, *[words] * bool(words)])): told}
+    )
     return told
 
 

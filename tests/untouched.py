@@ -1,10 +1,11 @@
-"""Write `data/published/untouched.csv`: how well the untouched encoders solve STS-B by a cosine.
+"""Write `data/published/untouched.csv`: how well the untouched encoders solve STS-B by
+a cosine.
 
     python tests/untouched.py
 
-The mean vector of each text is taken over its real tokens, and a pair's score is the cosine of its
-two vectors. Nothing is trained. The data and the checkpoints have to be there.
-"""
+The mean vector of each text is taken over its real tokens, and a pair's score is the
+cosine of its two vectors. Nothing is trained. The data and the checkpoints have to be
+there."""
 
 import csv
 
@@ -46,11 +47,21 @@ def main() -> None:
         for split in ("dev", "unseen"):
             part = rows[split]
             a, b = (vectors(data.locate(name), texts) for texts in (part.a, part.b))
-            cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+            cosine = (
+                (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+            )
             spearman = 100 * stats.spearmanr(cosine, part.y).statistic
             pearson = 100 * stats.pearsonr(cosine, part.y).statistic
             lines.append(
-                (profile, name, "STS-B", split, len(part), f"{spearman:.1f}", f"{pearson:.1f}")
+                (
+                    profile,
+                    name,
+                    "STS-B",
+                    split,
+                    len(part),
+                    f"{spearman:.1f}",
+                    f"{pearson:.1f}",
+                )
             )
     with (paths.PUBLISHED / "untouched.csv").open("w") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -1,4 +1,5 @@
-"""This module opens the executor of a backend: of this machine, of a Ray cluster, or of Slurm."""
+"""This module opens the executor of a backend: of this machine, of a Ray cluster, or of
+Slurm."""
 
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -13,14 +14,17 @@ BACKENDS = ("local", "ray", "slurm")
 
 
 def open_executor(
-    backend: str, needs: Sequence[Need], workers: int | None = None, folder: Path | None = None
+    backend: str,
+    needs: Sequence[Need],
+    workers: int | None = None,
+    folder: Path | None = None,
 ) -> Local | remote.Ray | remote.Slurm:
     """Return the executor of a backend for runs with these Needs.
 
-    backend: its name, and after a colon its address or its parameters. workers: the number of runs
-    at once; by default as many as fit, and one on a GPU. folder: where a backend leaves its logs.
-    Raises Refused for an unknown backend, and where its package is absent.
-    """
+    backend: its name, and after a colon its address or its parameters. workers: the
+    number of runs at once; by default as many as fit, and one on a GPU. folder: where a
+    backend leaves its logs. Raises Refused for an unknown backend, and where its
+    package is absent."""
     name, _, parameters = backend.partition(":")
     known("backend", name, BACKENDS)
     if name != "local":
@@ -31,5 +35,9 @@ def open_executor(
             how = "pip install -r requirements-cluster.txt"
             raise Refused(f"{error.name} is absent: {how}") from None
     widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
-    fit = 1 if widest.card else min(paths.cores() // widest.cores, memory() // widest.memory)
+    fit = (
+        1
+        if widest.card
+        else min(paths.cores() // widest.cores, memory() // widest.memory)
+    )
     return Local(max(1, min(workers or int(fit), len(needs))), widest.card)

@@ -1,9 +1,8 @@
 """This module has executors, which make the runs of a sweep.
 
-An executor makes at most `slots` runs at once. `submit` begins one; `finished` returns those that
-ended. `Local` has worker processes on this machine; `lib.cluster.remote` has executors for many
-machines.
-"""
+An executor makes at most `slots` runs at once. `submit` begins one; `finished` returns
+those that ended. `Local` has worker processes on this machine; `lib.cluster.remote` has
+executors for many machines."""
 
 from __future__ import annotations
 
@@ -28,22 +27,23 @@ from typing import Any
 from lib.core import paths
 from lib.core.spec import Spec, generated
 
-# Workers and kernels are forked with these imports. None is of this package, so that each process
-# imports the code as it then is.
+# Workers and kernels are forked with these imports. None is of this package, so that
+# each process imports the code as it then is.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Stopped workers have so many seconds to note that they stopped.
-# A worker takes so many bytes of memory at its peak. They are measured at toy and at mini
-# (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
+# A worker takes so many bytes of memory at its peak. They are measured at toy and at
+# mini (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
-# Runs on a CPU of encoders of BERT-base's shape take so many: expected, and to be measured by the
-# trials of base (data/published/protocol_base.md).
+# Runs on a CPU of encoders of BERT-base's shape take so many: expected, and to be
+# measured by the trials of base (data/published/protocol_base.md).
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
 @dataclass(frozen=True)
 class Need:
-    """A Need is what a run asks for: cores, whether it takes a GPU, and bytes of memory there."""
+    """A Need is what a run asks for: cores, whether it takes a GPU, and bytes of memory
+    there."""
 
     cores: int = 1
     card: bool = False
@@ -61,16 +61,21 @@ def need(spec: Spec) -> Need:
 
 
 def large(spec: Spec) -> float:
-    """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests on, or 0."""
+    """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests
+    on, or 0."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max([PEAK_OF.get(name, 0.0), *map(large, spec.inputs.values())])
 
 
 def memory() -> int:
-    """Return the free bytes of memory, as the machine and its control group report them."""
+    """Return the free bytes of memory, as the machine and its control group report
+    them."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
-        free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
+        free = (
+            int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
+            << 10
+        )
         free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return free
 
@@ -78,10 +83,9 @@ def memory() -> int:
 def context(card: bool = False) -> BaseContext:
     """Return the multiprocessing context in which processes are started.
 
-    They are forked from a server that has imports and ran nothing. It is the server of this
-    process, or the one that this process was itself forked from. Processes are spawned where a fork
-    is unsafe: off Linux, and on a GPU.
-    """
+    They are forked from a server that has imports and ran nothing. It is the server of
+    this process, or the one that this process was itself forked from. Processes are
+    spawned where a fork is unsafe: off Linux, and on a GPU."""
     if card or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     server: Any = forkserver._forkserver
@@ -90,11 +94,14 @@ def context(card: bool = False) -> BaseContext:
     server.set_forkserver_preload(WARM.split())
     process: Any = multiprocessing.current_process()
     if "tempdir" not in (config := process._config):
-        # Sockets lie there; the default is below the folder of temporary files, however long.
+        # Sockets lie there; the default is below the folder of temporary files, however
+        # long.
         config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
         util.Finalize(None, shutil.rmtree, (config["tempdir"], True), exitpriority=-100)
     resource_tracker.ensure_running()  # If it were to start below, it would end the block.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # All that it forks inherits this.
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT}
+    )  # All that it forks inherits this.
     try:
         server.ensure_running()
     finally:
@@ -105,8 +112,8 @@ def context(card: bool = False) -> BaseContext:
 def end_server() -> None:
     """End the server of processes that this one started, if it did.
 
-    A server that still imports would fork, for a command that was stopped, what finds nothing.
-    """
+    A server that still imports would fork, for a command that was stopped, what finds
+    nothing."""
     server: Any = forkserver._forkserver
     if pid := server._forkserver_pid:
         with suppress(ProcessLookupError):
@@ -114,11 +121,12 @@ def end_server() -> None:
 
 
 class Local:
-    """Local is the executor on this machine: worker processes that stay alive between runs.
+    """Local is the executor on this machine: worker processes that stay alive between
+    runs.
 
-    Each worker is a separate process, so one that is killed costs only its current run. slots: the
-    number of workers. card: whether they use the GPU, the first one that this process may use.
-    """
+    Each worker is a separate process, so one that is killed costs only its current run.
+    slots: the number of workers. card: whether they use the GPU, the first one that
+    this process may use."""
 
     def __init__(self, slots: int, card: bool = False) -> None:
         self.slots, self.card = slots, card
@@ -168,11 +176,12 @@ class Local:
     def close(self) -> None:
         """End the workers.
 
-        Idle workers end by themselves, those at work when they have noted that they stopped. A
-        worker that has not ended within LAST seconds is killed.
-        """
+        Idle workers end by themselves, those at work when they have noted that they
+        stopped. A worker that has not ended within LAST seconds is killed."""
         busy = [pool for slot in self.running.values() if (pool := self.pools[slot])]
-        left = [process for pool in busy for process in (pool._processes or {}).values()]
+        left = [
+            process for pool in busy for process in (pool._processes or {}).values()
+        ]
         for process in left:
             process.terminate()
         for pool in filter(None, self.pools):
@@ -204,14 +213,16 @@ def _called(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _stopped(*_: Any) -> None:
-    """End a worker: a call at work notes that it was stopped, all else has nothing to say."""
+    """End a worker: a call at work notes that it was stopped, all else has nothing to
+    say."""
     if _at_work:
         raise KeyboardInterrupt
     os._exit(130)
 
 
 def attach(env: Mapping[str, str]) -> None:
-    """Give a new process the environment of its parent, and let it end when its parent does."""
+    """Give a new process the environment of its parent, and let it end when its parent
+    does."""
     os.environ.clear()
     os.environ.update(env)
     gc.freeze()  # The imports stay; to look through them after each run would take 0.3 s.

@@ -1,7 +1,7 @@
 """This module makes many Specs as one graph, under one progress bar.
 
-The inputs of a run are made before it. Runs are made by an executor (lib.cluster.executors).
-"""
+The inputs of a run are made before it. Runs are made by an executor
+(lib.cluster.executors)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from lib.core.store import Store, cost, ledger, needs
 from lib.core.types import Json
 
 
-def expected(todo: Collection[Spec], store: Store | None = None, workers: int | None = None) -> str:
+def expected(
+    todo: Collection[Spec], store: Store | None = None, workers: int | None = None
+) -> str:
     """Return the work for missing runs as text: "29 runs to make, about 3 min".
 
     todo: what `Store.missing` returned.
@@ -33,12 +35,13 @@ def expected(todo: Collection[Spec], store: Store | None = None, workers: int | 
 
 
 class Clock:
-    """A Clock forecasts the seconds of runs: the median over runs of the same step and profile.
+    """A Clock forecasts the seconds of runs: the median over runs of the same step and
+    profile.
 
-    They are runs of the store and those that this process noted; where there are none, they are
-    records, which other machines made. If a step has very many runs, only the first ones are read;
-    as their names are hashes, these are a fair sample. Their arrays are not looked at.
-    """
+    They are runs of the store and those that this process noted; where there are none,
+    they are records, which other machines made. If a step has very many runs, only the
+    first ones are read; as their names are hashes, these are a fair sample. Their
+    arrays are not looked at."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -48,14 +51,14 @@ class Clock:
     def note(self, step: str, args: Json, seconds: float, origin: str = "run") -> None:
         """Note how many seconds a run of a step took.
 
-        Its rows and numerics tell the profiles apart, but not those of records of digits and of
-        latencies, so these are not noted.
-        """
+        Its rows and numerics tell the profiles apart, but not those of records of
+        digits and of latencies, so these are not noted."""
         if origin == "run" or step not in ("digits", "latency"):
             self.took[origin, step, *like(args)].append(seconds)
 
     def median(self, spec: Spec) -> float | None:
-        """Return the median seconds of runs like that of a Spec, or None where none is known."""
+        """Return the median seconds of runs like that of a Spec, or None where none is
+        known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
             for run in list(self.store.every(f"{spec.step}-*"))[:300]:
@@ -69,9 +72,8 @@ class Clock:
     def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
         """Return [expected seconds] of Specs, or None where most of them are unknown.
 
-        An unknown one takes the mean of the others, which would be that of few if most were
-        unknown.
-        """
+        An unknown one takes the mean of the others, which would be that of few if most
+        were unknown."""
         medians = [self.median(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
@@ -87,7 +89,8 @@ class Clock:
 
 
 def like(args: Json) -> tuple[Any, ...]:
-    """Return what runs of one step must have in common, for one to tell how long another takes."""
+    """Return what runs of one step must have in common, for one to tell how long
+    another takes."""
     return generated(args), *(args.get("numerics") or {}).values()
 
 
@@ -101,13 +104,14 @@ def make(
     backend: str = "local",
     exact: bool = False,
 ) -> dict[Spec, str]:
-    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost Specs.
+    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost
+    Specs.
 
-    A Spec is lost where its run failed, its worker died, or an input of it is lost. exact: whether
-    these Specs themselves are made, also where a twin could stand for one (`Store.look`). workers,
-    backend: as `lib.cluster.backends.open_executor` takes them. keep: whether the weights of the
-    Specs themselves are saved. done: f(spec), called when a run was made.
-    """
+    A Spec is lost where its run failed, its worker died, or an input of it is lost.
+    exact: whether these Specs themselves are made, also where a twin could stand for
+    one (`Store.look`). workers, backend: as `lib.cluster.backends.open_executor` takes
+    them. keep: whether the weights of the Specs themselves are saved. done: f(spec),
+    called when a run was made."""
     store = store or Store()
     todo = store.missing(specs, keep, exact)
     if not todo:
@@ -125,7 +129,13 @@ def make(
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
                 place = (store.runs.absolute(), store.records.absolute())
-                job = (work, spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds)
+                job = (
+                    work,
+                    spec.to_json(),
+                    *place,
+                    waiting.pop(spec),
+                    checkpoint_seconds,
+                )
                 running[executor.submit(*job, need=executors.need(spec))] = spec
             if not running:
                 break
@@ -154,7 +164,8 @@ def make(
 
 
 class Bar:
-    """The Bar shows the progress of a sweep in one line: runs that ended, and the time to go."""
+    """The Bar shows the progress of a sweep in one line: runs that ended, and the time
+    to go."""
 
     def __init__(
         self,
@@ -174,13 +185,19 @@ class Bar:
 
     def draw(self, ended: Collection[Spec], running: Iterable[Spec]) -> None:
         """Draw the line anew if it is time, or if all runs have ended."""
-        if time.monotonic() - self.drawn < self.interval and len(ended) < len(self.todo):
+        if time.monotonic() - self.drawn < self.interval and len(ended) < len(
+            self.todo
+        ):
             return
         self.drawn = time.monotonic()
-        shares = {spec: ledger(self.store.part(spec)).get("progress", 0.0) for spec in running}
+        shares = {
+            spec: ledger(self.store.part(spec)).get("progress", 0.0) for spec in running
+        }
         shares |= dict.fromkeys(ended, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
-        self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
+        self.bar.set_description_str(
+            f"{len(ended)}/{len(self.todo)} runs", refresh=False
+        )
         left = self.left([shares.get(spec, 0.0) for spec in self.todo])
         to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
         self.bar.set_postfix_str(to_go, refresh=False)
@@ -189,19 +206,24 @@ class Bar:
     def left(self, shares: Iterable[float]) -> float | None:
         """Return the seconds until all runs are made.
 
-        It is the geometric mean of two: by the pace so far, and by that of workers that nothing
-        slows. What slows them now, such as pages that are made beside them, may end before the runs
-        do. The result stays between 0.6 and 1 times that of the pace so far, as the clock may be
-        far off.
+        It is the geometric mean of two: by the pace so far, and by that of workers that
+        nothing slows. What slows them now, such as pages that are made beside them, may
+        end before the runs do. The result stays between 0.6 and 1 times that of the
+        pace so far, as the clock may be far off.
 
-        shares: the share of each run that is done. It is None where most runs are unknown to the
-        clock.
-        """
+        shares: the share of each run that is done. It is None where most runs are
+        unknown to the clock."""
         if (forecasts := self.clock.forecast(self.todo)) is None:
             return None
-        made = sum(share * seconds for share, seconds in zip(shares, forecasts, strict=True))
+        made = sum(
+            share * seconds for share, seconds in zip(shares, forecasts, strict=True)
+        )
         alone = (sum(forecasts) - made) / self.slots
-        so_far = alone * self.slots * (self.drawn - self.began) / made if 1.0 in shares else alone
+        so_far = (
+            alone * self.slots * (self.drawn - self.began) / made
+            if 1.0 in shares
+            else alone
+        )
         return statistics.median([0.6 * so_far, (alone * so_far) ** 0.5, so_far])
 
 

@@ -1,8 +1,8 @@
 """This module writes files whole, and checks by their digests what it reads.
 
-A folder's manifest, `manifest.json`, has a digest of each of its files. It is written last. Runs
-and checkpoints have one. A file that has other bytes than its manifest says is damaged.
-"""
+A folder's manifest, `manifest.json`, has a digest of each of its files. It is written
+last. Runs and checkpoints have one. A file that has other bytes than its manifest says
+is damaged."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Damaged(Refused):
 
 @contextmanager
 def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
-    """Yield a place beside `path` to write a file or a folder to; at the end it is renamed to
-    `path`.
+    """Yield a place beside `path` to write a file or a folder to; at the end it is
+    renamed to `path`.
 
-    A reader never sees half of it. An error, or a full disk, leaves what was there before. Raises
-    OSError where `path` is a folder that holds something already.
+    A reader never sees half of it. An error, or a full disk, leaves what was there
+    before. Raises OSError where `path` is a folder that holds something already.
 
-    durable: whether it is on the disk at the end, so that a power loss does not take it back.
-    """
+    durable: whether it is on the disk at the end, so that a power loss does not take it
+    back."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     collect(path)
@@ -61,7 +61,8 @@ def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
 
 
 def settle(path: Path) -> None:
-    """Let a file, or a folder with all that is in it, be on the disk before this returns."""
+    """Let a file, or a folder with all that is in it, be on the disk before this
+    returns."""
     for place, _, files in os.walk(path):
         for name in files:
             synced(Path(place, name))
@@ -75,15 +76,20 @@ def synced(path: str | Path) -> None:
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            with suppress(*[OSError] * os.path.isdir(path)):  # Some cannot sync a folder.
+            with suppress(
+                *[OSError] * os.path.isdir(path)
+            ):  # Some cannot sync a folder.
                 os.fsync(number)
         finally:
             os.close(number)
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# torch and safetensors say so when a disk is full; torch also when a file was cut otherwise.
-TORN = re.compile(r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space")
+# torch and safetensors say so when a disk is full; torch also when a file was cut
+# otherwise.
+TORN = re.compile(
+    r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space"
+)
 LITTLE = 1 << 20  # A disk with fewer free bytes is full.
 
 
@@ -100,10 +106,17 @@ def room(folder: str | Path) -> Iterator[None]:
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
         name = next(
-            (n for n, root in paths.roots().items() if Path(folder).is_relative_to(root)), ""
+            (
+                n
+                for n, root in paths.roots().items()
+                if Path(folder).is_relative_to(root)
+            ),
+            "",
         )
         fix = f"free some{f', or set {name} to another folder' * bool(name)}"
-        full = OSError(number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder))
+        full = OSError(
+            number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
+        )
         full.is_explained = True  # pyrefly: ignore[missing-attribute]: any error takes a note
         raise full from error
 
@@ -111,8 +124,8 @@ def room(folder: str | Path) -> Iterator[None]:
 def collect(path: Path) -> None:
     """Remove what processes that were killed left beside a path (`atomic_path`).
 
-    It is more than a day old, as another process, maybe of another machine, may be writing now.
-    """
+    It is more than a day old, as another process, maybe of another machine, may be
+    writing now."""
     with os.scandir(path.parent) as siblings:
         for entry in siblings:
             match = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
@@ -132,7 +145,8 @@ def remove(path: Path) -> None:
 
 @cache
 def toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that names it."""
+    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that
+    names it."""
 
     def read(value: Any) -> Any:
         if isinstance(value, dict):
@@ -142,7 +156,9 @@ def toml(path: str | Path) -> dict[str, Any]:
     try:
         return read(tomllib.loads(Path(path).read_text()))
     except ValueError as error:
-        raise Damaged(f"{paths.shown(path)} is damaged ({error}); fix: take it from git") from None
+        raise Damaged(
+            f"{paths.shown(path)} is damaged ({error}); fix: take it from git"
+        ) from None
 
 
 def write(path: str | Path, text: str, durable: bool = True) -> None:
@@ -159,10 +175,12 @@ def write_json(path: str | Path, value: Any, durable: bool = True) -> None:
 def read_json(path: str | Path, fix: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
-    fix: what a reader can do then; of a run there is nothing to do, as it is made again.
-    """
+    fix: what a reader can do then; of a run there is nothing to do, as it is made
+    again."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # To open a pipe would wait for ever.
+        if not stat.S_ISREG(
+            os.stat(path).st_mode
+        ):  # To open a pipe would wait for ever.
             raise Refused("no regular file")
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
@@ -176,17 +194,18 @@ def sha(data: bytes) -> str:
 
 
 def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
-    """Return what changes with the content of a file: name, size, times in nanoseconds, inode.
+    """Return what changes with the content of a file: name, size, times in nanoseconds,
+    inode.
 
-    rsync, tar and containers keep the size and the time of another content, but nobody can set the
-    time at which the inode changed.
-    """
+    rsync, tar and containers keep the size and the time of another content, but nobody
+    can set the time at which the inode changed."""
     state = os.stat(path)
     return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def digest(path: str | Path) -> str:
-    """Return the digest of a file. It is computed once in a process while its `stamp` stays."""
+    """Return the digest of a file. It is computed once in a process while its `stamp`
+    stays."""
     return _digest(*stamp(path))
 
 
@@ -197,11 +216,12 @@ def _digest(path: str, *_: int) -> str:
 
 
 def entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the names of all that lies in a folder and below, but its manifest, and their states.
+    """Yield the names of all that lies in a folder and below, but its manifest, and
+    their states.
 
-    A name is relative to the folder. Links are not followed. Names that begin with a dot are left
-    out: they are what a killed process left, or an editor's, and nothing reads them.
-    """
+    A name is relative to the folder. Links are not followed. Names that begin with a
+    dot are left out: they are what a killed process left, or an editor's, and nothing
+    reads them."""
     for place, folders, files in os.walk(folder, onerror=_raised):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in (*folders, *sorted(files)):
@@ -217,9 +237,9 @@ def _raised(error: OSError) -> NoReturn:
 def seal(folder: str | Path) -> None:
     """Write the manifest of a folder, and remove what a killed process left in it.
 
-    Its files become readable for those to whom the umask of this process gives new files;
-    safetensors writes them for their owner alone. Raises Damaged for what is no regular file.
-    """
+    Its files become readable for those to whom the umask of this process gives new
+    files; safetensors writes them for their owner alone. Raises Damaged for what is no
+    regular file."""
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
     for path in list(folder.rglob(".*")):
@@ -236,11 +256,11 @@ def seal(folder: str | Path) -> None:
 def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
     """Raise Damaged that names a file of a folder which differs from what `seal` found.
 
-    The manifest names all that is there: a file or a folder more, a link or a pipe is damage too.
+    The manifest names all that is there: a file or a folder more, a link or a pipe is
+    damage too.
 
-    spared: the beginning of names that are not checked. A file that may not be read, or that a disk
-    failed to give, is not damaged: OSError names it.
-    """
+    spared: the beginning of names that are not checked. A file that may not be read, or
+    that a disk failed to give, is not damaged: OSError names it."""
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -255,17 +275,25 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
             if f"{name}/".startswith(spared):
                 continue
             if name not in (above if is_folder else written):
-                raise Damaged(f"{paths.shown(place)} is not in the manifest of its folder")
+                raise Damaged(
+                    f"{paths.shown(place)} is not in the manifest of its folder"
+                )
             if not (is_folder or stat.S_ISREG(state.st_mode)):
                 raise Damaged(f"{paths.shown(place)} is no regular file")
             if not is_folder and digest(place) != written.pop(name):
-                raise Damaged(f"{paths.shown(place)} has another digest than when written")
+                raise Damaged(
+                    f"{paths.shown(place)} has another digest than when written"
+                )
         for name in written:
             place = folder / name
             if not name.startswith(spared) and digest(place) != written[name]:
-                raise Damaged(f"{paths.shown(place)} has another digest than when written")
+                raise Damaged(
+                    f"{paths.shown(place)} has another digest than when written"
+                )
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise Damaged(f"{paths.shown(place)} cannot be read ({error.strerror})") from None
+        raise Damaged(
+            f"{paths.shown(place)} cannot be read ({error.strerror})"
+        ) from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Damaged):
             raise
@@ -273,7 +301,8 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
 
 
 def wrong(folder: Path, spared: tuple[str, ...] = ()) -> str:
-    """Return in words how a folder is damaged, as `check` finds it, or "" where it is sound."""
+    """Return in words how a folder is damaged, as `check` finds it, or "" where it is
+    sound."""
     try:
         check(folder, spared)
     except Damaged as error:
@@ -287,12 +316,12 @@ def key_of(*what: Any) -> str:
 
 
 def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -> Any:
-    """Return `compute()`, a JSON value that follows from the content of the files `sources`.
+    """Return `compute()`, a JSON value that follows from the content of the files
+    `sources`.
 
-    It is kept on disk until one of the files has another `stamp`, so that planning reads no text.
-    what: JSON that names the value; the note has it too. A damaged note is made again, and so is
-    one of another name.
-    """
+    It is kept on disk until one of the files has another `stamp`, so that planning
+    reads no text. what: JSON that names the value; the note has it too. A damaged note
+    is made again, and so is one of another name."""
     inputs = [what, *map(stamp, sources)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     with suppress(OSError, ValueError):
@@ -300,6 +329,8 @@ def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -
         if check == key_of(inputs, value):
             return value
     value = compute()
-    with suppress(OSError):  # The disk may be full or read-only: then files are read next time.
+    with suppress(
+        OSError
+    ):  # The disk may be full or read-only: then files are read next time.
         write(path, json.dumps([value, key_of(inputs, value)]), durable=False)
     return value

@@ -1,8 +1,8 @@
 """This module executes one Spec in this process.
 
-It locks the run, resumes what was left of it, calls the step and keeps the result. This is the only
-place that turns a Spec into a run. `lib.cluster.sweep` calls it in worker processes.
-"""
+It locks the run, resumes what was left of it, calls the step and keeps the result. This
+is the only place that turns a Spec into a run. `lib.cluster.sweep` calls it in worker
+processes."""
 
 from __future__ import annotations
 
@@ -29,20 +29,25 @@ PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-
 
 
 def execute(
-    spec: Spec, store: Store | None = None, keep: bool = False, checkpoint_seconds: float = 30.0
+    spec: Spec,
+    store: Store | None = None,
+    keep: bool = False,
+    checkpoint_seconds: float = 30.0,
 ) -> Run:
     """Return the run of a Spec, and make it if it is missing.
 
-    Where another process is making it, wait. keep: whether the weights are saved. Raises what the
-    step raises, after writing it to the ledger, and RuntimeError where an input is missing.
-    """
+    Where another process is making it, wait. keep: whether the weights are saved.
+    Raises what the step raises, after writing it to the ledger, and RuntimeError where
+    an input is missing."""
     store = store or Store()
     if run := store.find(spec, weights=keep):
         return run
     if alive(store.lock(spec)):
         say(f"waiting  {spec.name}: another process is making it")
     with locked(store.lock(spec)):
-        return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
+        return store.find(spec, weights=keep) or _make(
+            spec, store, keep, checkpoint_seconds
+        )
 
 
 def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Run:
@@ -79,8 +84,8 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
 def environment(spec: Spec) -> Json:
     """Return what a run was made with: names and versions, and its arithmetic.
 
-    "dtype" is that of its numerics, None for a step without. Machines and people are not named.
-    """
+    "dtype" is that of its numerics, None for a step without. Machines and people are
+    not named."""
     import torch
 
     numerics = spec.args.get("numerics") or {}
@@ -102,8 +107,8 @@ def environment(spec: Spec) -> Json:
 def commit() -> dict[str, str]:
     """Return {"commit"} of the code as this process first saw it.
 
-    "-dirty" follows where a committed file had been changed. Outside a checkout the dict is empty.
-    """
+    "-dirty" follows where a committed file had been changed. Outside a checkout the
+    dict is empty."""
     words = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
     try:
@@ -115,14 +120,16 @@ def commit() -> dict[str, str]:
 def work(
     body: Json, runs: Path, records: Path, keep: bool, checkpoint_seconds: float
 ) -> tuple[float | None, str]:
-    """Make the run that a worker is asked for. Returns (what it cost, the error in a line).
+    """Make the run that a worker is asked for. Returns (what it cost, the error in a
+    line).
 
-    body: its Spec as JSON. The cost is None or the error is "", so errors of all executors travel
-    alike.
-    """
+    body: its Spec as JSON. The cost is None or the error is "", so errors of all
+    executors travel alike."""
     spec = from_json(body)
     try:
-        return cost(execute(spec, Store(runs, records), keep, checkpoint_seconds).status), ""
+        return cost(
+            execute(spec, Store(runs, records), keep, checkpoint_seconds).status
+        ), ""
     except Exception as error:
         return None, one_line(error)
     finally:
@@ -130,10 +137,11 @@ def work(
 
 
 def give_back() -> None:
-    """Return memory that a run no longer needs to the system, before the worker's next run.
+    """Return memory that a run no longer needs to the system, before the worker's next
+    run.
 
-    The C library would keep it, and a worker's memory would grow from run to run (lib.train.lean).
-    """
+    The C library would keep it, and a worker's memory would grow from run to run
+    (lib.train.lean)."""
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,9 +1,9 @@
 """This module knows where everything lies.
 
-It is the only one that knows folder names. Environment variables move what is large or made:
-`DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT`
-(records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
-"""
+It is the only one that knows folder names. Environment variables move what is large or
+made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT` (runs),
+`RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's
+own notebooks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 @cache
 def full(place: str | Path) -> Path:
-    """Return the absolute Path of a place. It is cached, as grids ask for it very often."""
+    """Return the absolute Path of a place. It is cached, as grids ask for it very
+    often."""
     return Path(place).expanduser().absolute()
 
 
 def rooted(name: str, default: str | Path) -> Path:
-    """Return the absolute folder that an environment variable names; one that is empty names
-    none."""
+    """Return the absolute folder that an environment variable names; one that is empty
+    names none."""
     return full(os.environ.get(name) or default)
 
 
-# Kernels and workers inherit the roots, and stand in other folders: so roots are made absolute.
+# Kernels and workers inherit the roots, and stand in other folders: so roots are made
+# absolute.
 for _name in filter(os.environ.get, ROOTS):
     os.environ[_name] = str(full(os.environ[_name]))
 NOTEBOOKS = rooted("NOTEBOOKS_ROOT", ROOT / "notebooks")
@@ -40,9 +42,11 @@ COMMITTED = NOTEBOOKS / "committed.json"
 FIGURES = rooted("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-# This folder has the labels and other numbers of unseen rows, by the digest of the rows.
+# This folder has the labels and other numbers of unseen rows, by the digest of the
+# rows.
 UNSEEN = DATA / "unseen"
-# This file has the digests of official data and checkpoints, so records are found without them.
+# This file has the digests of official data and checkpoints, so records are found
+# without them.
 DIGESTS = DATA / "digests.json"
 
 
@@ -52,7 +56,8 @@ def data_root() -> Path:
 
 
 def models_root() -> Path:
-    """Return the folder that holds one folder for each checkpoint in Hugging Face layout."""
+    """Return the folder that holds one folder for each checkpoint in Hugging Face
+    layout."""
     return full(f"{DATA}/models")
 
 
@@ -74,27 +79,36 @@ def resolve_path(path: str | Path) -> Path:
 
 
 def in_lab() -> bool:
-    """Return whether this process is a kernel of Jupyter's server, which shows widgets."""
+    """Return whether this process is a kernel of Jupyter's server, which shows
+    widgets."""
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
 def shown(path: str | Path) -> str:
-    """Return a path as a reader should see it: relative to the project where it lies inside."""
+    """Return a path as a reader should see it: relative to the project where it lies
+    inside."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 def roots() -> dict[str, Path]:
     """Return {environment variable: the folder that it names}."""
-    made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
+    made = {
+        "RUNS_ROOT": runs_root(),
+        "RECORDS_ROOT": records_root(),
+        "FIGURES_ROOT": FIGURES,
+    }
     return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
 
 
 def movable(path: str | Path | None) -> str:
-    """Return a fix for a file that cannot be made or read, or "" where no variable moves it."""
+    """Return a fix for a file that cannot be made or read, or "" where no variable
+    moves it."""
     for name, root in roots().items():
         if path and Path(path).is_relative_to(root):
-            return f"; fix: let {shown(root)} be written, or set {name} to another folder"
+            return (
+                f"; fix: let {shown(root)} be written, or set {name} to another folder"
+            )
     return ""
 
 
@@ -106,15 +120,24 @@ def home() -> Path | None:
 
 
 def scrubbed(text: str) -> str:
-    """Return a text with the variables that name folders of this machine in place of them.
+    """Return a text with the variables that name folders of this machine in place of
+    them.
 
-    Only absolute paths below the root of the file system are replaced: a shorter name could be a
-    word or a mark of the text itself.
-    """
-    placeholders = {ROOT: ".", sys.prefix: "$PREFIX", home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    placeholders |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
+    Only absolute paths below the root of the file system are replaced: a shorter name
+    could be a word or a mark of the text itself."""
     placeholders = {
-        str(path): name for path, name in placeholders.items() if path and Path(path).parts[1:]
+        ROOT: ".",
+        sys.prefix: "$PREFIX",
+        home(): "~",
+        tempfile.gettempdir(): "$TMPDIR",
+    }
+    placeholders |= {
+        p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)
+    }
+    placeholders = {
+        str(path): name
+        for path, name in placeholders.items()
+        if path and Path(path).parts[1:]
     }
     for path, name in sorted(placeholders.items(), key=lambda pair: -len(pair[0])):
         if os.path.isabs(path):
@@ -124,21 +147,26 @@ def scrubbed(text: str) -> str:
 
 def cores() -> int:
     """Return the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 def sockets() -> str:
     """Return the folder for sockets, whose paths have at most 107 bytes.
 
-    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where neither can
-    be used.
-    """
+    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where
+    neither can be used."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) <= SHORT:
         return place
     if os.access("/tmp", os.W_OK | os.X_OK):
         return "/tmp"
-    raise OSError(f"{place} is too long a path for a socket; fix: set TMPDIR to a shorter one")
+    raise OSError(
+        f"{place} is too long a path for a socket; fix: set TMPDIR to a shorter one"
+    )
 
 
 SHORT = 70  # Folders for sockets have at most so many bytes: names of some 35 follow.

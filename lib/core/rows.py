@@ -1,6 +1,7 @@
 """This module has Row, a line of a grid, and Outcome, what its run came to.
 
-    Row(ghostbert.named(profile, task, m, "Ghost"), task=task, m=m, model="Ghost", seed=seed)
+    Row(ghostbert.named(profile, task, m, "Ghost"), task=task, m=m, model="Ghost",
+    seed=seed)
 
 Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.
 """
@@ -14,15 +15,17 @@ from lib.core.store import Run
 
 
 class Row(Mapping[str, Any]):
-    """A Row is a line of a grid: the labels by which pages and claims know it, and its Spec.
+    """A Row is a line of a grid: the labels by which pages and claims know it, and its
+    Spec.
 
-    The labels are columns of tables: task, model, m (kept heads of 12), seed and others. A Spec
-    without a seed takes the label `seed`.
-    """
+    The labels are columns of tables: task, model, m (kept heads of 12), seed and
+    others. A Spec without a seed takes the label `seed`."""
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:
         seed = labels.get("seed")
-        self.spec = spec.with_seed(seed) if spec.seed is None and seed is not None else spec
+        self.spec = (
+            spec.with_seed(seed) if spec.seed is None and seed is not None else spec
+        )
         self.labels = labels
 
     @property
@@ -60,9 +63,8 @@ class Row(Mapping[str, Any]):
 class Outcome(Mapping[str, Any]):
     """An Outcome is a Row with the run that stands for it, or why there is none.
 
-    Read like a dict it has the row's labels and Spec, then run, state and error, then the metrics
-    of the run that no label hides.
-    """
+    Read like a dict it has the row's labels and Spec, then run, state and error, then
+    the metrics of the run that no label hides."""
 
     row: Row
     run: Run | None
@@ -71,7 +73,11 @@ class Outcome(Mapping[str, Any]):
     cells: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        values = dict(self.row) | {"run": self.run, "state": self.state, "error": self.error}
+        values = dict(self.row) | {
+            "run": self.run,
+            "state": self.state,
+            "error": self.error,
+        }
         metrics = self.run.metrics if self.run else {}
         values |= {name: value for name, value in metrics.items() if name not in values}
         object.__setattr__(self, "cells", values)

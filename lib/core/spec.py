@@ -2,13 +2,13 @@
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
-A Spec names a step (`lib.core.steps.STEPS`), its arguments, and other Specs as inputs, so that a
-grid of Specs is a graph. Its identity is a hash of canonical JSON, in which full paths do not
-count: a reader's data and model are identified by their digests. The seed is not part of it: the
-seeds of one Spec are replicates, kept side by side in one folder. An input without a seed takes
-that of the Spec which asks for it, so that two models compared at one seed share their teacher and
-data order. An input with a seed is pinned, and that seed is part of the identity.
-"""
+A Spec names a step (`lib.core.steps.STEPS`), its arguments, and other Specs as inputs,
+so that a grid of Specs is a graph. Its identity is a hash of canonical JSON, in which
+full paths do not count: a reader's data and model are identified by their digests. The
+seed is not part of it: the seeds of one Spec are replicates, kept side by side in one
+folder. An input without a seed takes that of the Spec which asks for it, so that two
+models compared at one seed share their teacher and data order. An input with a seed is
+pinned, and that seed is part of the identity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """An Output is an argument that is not known yet: the metric `key` of the input `input`."""
+    """An Output is an argument that is not known yet: the metric `key` of the input
+    `input`."""
 
     input: str
     key: str
@@ -61,7 +62,11 @@ class Spec:
         inputs = {name: spec for name, spec in self.inputs.items() if spec is not None}
         object.__setattr__(self, "inputs", inputs)
         for name in inputs:
-            known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
+            known(
+                f"input of step {self.step}",
+                name[: name.find(":") + 1] or name,
+                step.inputs,
+            )
         args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
         object.__setattr__(self, "args", args)
 
@@ -69,7 +74,9 @@ class Spec:
         """Return the replicate with this seed. Raises Refused for what is no seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        made = object.__new__(Spec)  # It keeps the identity, of which the seed is no part.
+        made = object.__new__(
+            Spec
+        )  # It keeps the identity, of which the seed is no part.
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("parents", "twin"):
             made.__dict__.pop(derived, None)
@@ -79,20 +86,22 @@ class Spec:
     def twin(self) -> Spec:
         """Return this Spec with float32 in place of bfloat16, in all its inputs too.
 
-        It is the Spec itself where nothing computes in bfloat16. A GPU has instructions for it, so
-        what runs there stays as it is.
-        """
+        It is the Spec itself where nothing computes in bfloat16. A GPU has instructions
+        for it, so what runs there stays as it is."""
         inputs = {name: spec.twin for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
             numerics = numerics | {"dtype": "float32"}
-            return Spec(self.step, self.args | {"numerics": numerics}, inputs, self.seed)
+            return Spec(
+                self.step, self.args | {"numerics": numerics}, inputs, self.seed
+            )
         same = all(inputs[name] is spec for name, spec in self.inputs.items())
         return self if same else Spec(self.step, self.args, inputs, self.seed)
 
     @cached_property
     def parents(self) -> dict[str, Spec]:
-        """Return the inputs as replicates: those without a seed take the seed of this Spec."""
+        """Return the inputs as replicates: those without a seed take the seed of this
+        Spec."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()
@@ -100,17 +109,24 @@ class Spec:
 
     @cached_property
     def id(self) -> str:
-        inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
+        inputs = {
+            n: s.id + f"/{s.seed}" * (s.seed is not None)
+            for n, s in self.inputs.items()
+        }
         body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
         if '"/' in body:
-            body = canonical([self.step, STEPS[self.step].version, placeless(self.args), inputs])
+            body = canonical(
+                [self.step, STEPS[self.step].version, placeless(self.args), inputs]
+            )
         return sha(body.encode())[:12]
 
     @property
     def name(self) -> str:
         """Return the folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
-            raise Refused(f"this {self.step} Spec has no seed: ask for one with .with_seed(seed)")
+            raise Refused(
+                f"this {self.step} Spec has no seed: ask for one with .with_seed(seed)"
+            )
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics: Mapping[str, Json]) -> Json:
@@ -127,14 +143,21 @@ class Spec:
 
     def to_json(self) -> Json:
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        body = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
+        body = {
+            "step": self.step,
+            "version": STEPS[self.step].version,
+            "args": self.args,
+        }
         return body | {"inputs": inputs, "seed": self.seed}
 
     def __hash__(self) -> int:
         return hash((self.step, self.id, self.seed))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spec) and (self.id, self.seed) == (other.id, other.seed)
+        return isinstance(other, Spec) and (self.id, self.seed) == (
+            other.id,
+            other.seed,
+        )
 
 
 def from_json(body: Json) -> Spec:
@@ -166,8 +189,8 @@ def ancestry(specs: Iterable[Spec]) -> set[Spec]:
 def generated(args: Json) -> bool:
     """Return whether the arguments of a step name generated tasks.
 
-    Such a run keeps its weights even where no other run needs them: they are some megabytes.
-    """
+    Such a run keeps its weights even where no other run needs them: they are some
+    megabytes."""
     data = args.get("data") or {}
     return "toy" in (
         description.get("source")
@@ -210,7 +233,8 @@ def placeless(value: Any) -> Any:
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-# It returns a value as JSON in one possible form. It raises Refused for nan and infinity.
+# It returns a value as JSON in one possible form. It raises Refused for nan and
+# infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

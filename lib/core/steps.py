@@ -1,8 +1,8 @@
-"""This table lists what a run can do. It is free of torch, so that notebooks can build Specs.
+"""This table lists what a run can do. It is free of torch, so that notebooks can build
+Specs.
 
-`lib.steps` has the functions. Raise the version of a step when a change alters results: runs of
-the old version are then no longer found.
-"""
+`lib.steps` has the functions. Raise the version of a step when a change alters results:
+runs of the old version are then no longer found."""
 
 from dataclasses import dataclass
 
@@ -31,8 +31,16 @@ MAKING = {
         "start teacher",
         f"{LESSON} targets alpha prune mix frozen margin span lower_case",
     ),
-    "distil": (2, "teacher importance augmented states search", f"{LESSON} distil surgery span"),
-    "retrain": (2, "start teacher search augmented", f"{LESSON} objective architecture"),
+    "distil": (
+        2,
+        "teacher importance augmented states search",
+        f"{LESSON} distil surgery span",
+    ),
+    "retrain": (
+        2,
+        "start teacher search augmented",
+        f"{LESSON} objective architecture",
+    ),
     "nas_search": (2, "start teacher augmented", f"{LESSON} gates objective"),
     "imp": (2, "start origin teacher", f"{LESSON} kept objective"),
     "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span score"),
@@ -62,6 +70,8 @@ MEASURING = {  # These steps keep no weights.
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }
 STEPS = {
-    name: Step(name, version, tuple(inputs.split()), tuple(args.split()), name in MAKING)
+    name: Step(
+        name, version, tuple(inputs.split()), tuple(args.split()), name in MAKING
+    )
     for name, (version, inputs, args) in (MAKING | MEASURING).items()
 }

@@ -8,12 +8,12 @@
                                              enough to commit.
 
 A run folder holds `spec.json`, `status.json` (the ledger), `metrics.json`, `env.json`,
-`events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
-weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.core.paths) has a digest of each file. A run that is found damaged, or belongs to
-another Spec, is not used; a line says so, and the run that is made again takes its place. What
-cannot be read is left where it is, and raises an error.
-"""
+`events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another
+Spec needs the weights. A folder without `.part` is complete: it gets its name by one
+rename at the end. Its manifest (lib.core.paths) has a digest of each file. A run that
+is found damaged, or belongs to another Spec, is not used; a line says so, and the run
+that is made again takes its place. What cannot be read is left where it is, and raises
+an error."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Run:
 
     @cached_property
     def body(self) -> dict[str, Json]:
-        """Return all PARTS, after a check of the digests of all files but the weights."""
+        """Return all PARTS, after a check of the digests of all files but the
+        weights."""
         disk.check(self.folder, ("model/",))
         for name in PARTS:
             if not (self.folder / f"{name}.json").exists():
@@ -88,23 +89,27 @@ class Run:
         return self.folder / "model"
 
     def arrays(self, name: str) -> Arrays:
-        """Return the arrays saved under a name. Raises FileNotFoundError without any."""
+        """Return the arrays saved under a name. Raises FileNotFoundError without
+        any."""
         return load_file(self.folder / f"{name}.safetensors")
 
     def lines(self, name: str) -> list[Json]:
-        """Return the JSON lines in a file that the step wrote; none where it is absent."""
+        """Return the JSON lines in a file that the step wrote; none where it is
+        absent."""
         path = self.folder / name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
     def twin(self) -> Run | None:
-        """Return the run beside this one that has float32 in place of bfloat16, or None."""
+        """Return the run beside this one that has float32 in place of bfloat16, or
+        None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return None if spec.twin == spec else opened(spec.twin, {self.origin: root})
 
     def check(self, spec: Spec, weights: bool = False) -> None:
-        """Raise Damaged where this is not the whole run of a Spec, OSError where it cannot be read.
+        """Raise Damaged where this is not the whole run of a Spec, OSError where it
+        cannot be read.
 
         weights: whether they are checked as well.
         """
@@ -119,10 +124,9 @@ class Run:
 def locked(path: Path, patience: float = -1) -> Iterator[None]:
     """Hold the exclusive right to make a run. While another process holds it, wait.
 
-    path: the lock file of the run. patience: the seconds after which this raises Timeout; below 0
-    it waits without an end. The lock is the file system's (filelock). It ends with the process that
-    holds it.
-    """
+    path: the lock file of the run. patience: the seconds after which this raises
+    Timeout; below 0 it waits without an end. The lock is the file system's (filelock).
+    It ends with the process that holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk.room(path.parent), FileLock(path, patience, thread_local=False):
         try:
@@ -140,14 +144,17 @@ def alive(path: Path) -> bool:
             return False
     except (Timeout, PermissionError):
         return True
-    except OSError as error:  # Nobody makes a run in a store that is mounted to be read.
+    except (
+        OSError
+    ) as error:  # Nobody makes a run in a store that is mounted to be read.
         if error.errno != errno.EROFS:
             raise
         return False
 
 
 def run_lines() -> list[dict[str, str]]:
-    """Return the lines of `runs.csv`: which run each row of each page has. None without a file."""
+    """Return the lines of `runs.csv`: which run each row of each page has. None without
+    a file."""
     path = paths.records_root() / "runs.csv"
     return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
 
@@ -174,24 +181,26 @@ class Store:
     Records are looked up first, so that pages are the same wherever runs were made.
     """
 
-    def __init__(self, runs: str | Path | None = None, records: str | Path | None = None) -> None:
+    def __init__(
+        self, runs: str | Path | None = None, records: str | Path | None = None
+    ) -> None:
         self.runs = Path(runs or paths.runs_root())
         self.records = Path(records or paths.records_root())
 
     def find(self, spec: Spec, weights: bool = False) -> Run | None:
         """Return the finished run of a Spec, or None.
 
-        weights: whether it must still have its model. A run that is damaged, or belongs to another
-        Spec, is not used, and a line says so. Raises OSError for a run that cannot be read.
-        """
+        weights: whether it must still have its model. A run that is damaged, or belongs
+        to another Spec, is not used, and a line says so. Raises OSError for a run that
+        cannot be read."""
         return opened(spec, {"record": self.records, "run": self.runs}, weights)
 
     def look(self, spec: Spec, weights: bool = False) -> tuple[Spec, Run | None]:
-        """Return (the Spec whose run stands for a Spec: itself or its twin, the run or None).
+        """Return (the Spec whose run stands for a Spec: itself or its twin, the run or
+        None).
 
-        A run that is there stands for it, that of the Spec itself first. Where neither is there, it
-        is the one that this processor can make. weights: as in `find`.
-        """
+        A run that is there stands for it, that of the Spec itself first. Where neither
+        is there, it is the one that this processor can make. weights: as in `find`."""
         weights = weights and STEPS[spec.step].weights
         run = self.find(spec, weights)
         if run or spec.twin is spec:
@@ -202,9 +211,8 @@ class Store:
     def place(self, spec: Spec) -> Run:
         """Rename the folder of a run that is made to its final name.
 
-        It replaces a run that is damaged or has no weights. If it is killed, or the power is lost,
-        the new run is whole under either name.
-        """
+        It replaces a run that is damaged or has no weights. If it is killed, or the
+        power is lost, the new run is whole under either name."""
         final = self.runs / spec.name
         disk.settle(self.part(spec))
         disk.remove(final)
@@ -230,21 +238,23 @@ class Store:
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
     def lookup(self, spec: Spec) -> dict[str, Any]:
-        """Return {"run": the Run that stands for a Spec or None, "state": its state}."""
+        """Return {"run": the Run that stands for a Spec or None, "state": its
+        state}."""
         run = self.look(spec)[1]
         return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
 
     def missing(
         self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
     ) -> dict[Spec, bool]:
-        """Return {Spec: whether its weights are needed} of the runs that must be made for Specs.
+        """Return {Spec: whether its weights are needed} of the runs that must be made
+        for Specs.
 
-        Inputs come first. A Spec that this processor cannot make has its twin in its place
-        (`look`). The inputs of a run that exists are not looked at: its result stands by itself.
+        Inputs come first. A Spec that this processor cannot make has its twin in its
+        place (`look`). The inputs of a run that exists are not looked at: its result
+        stands by itself.
 
-        keep: whether the weights of the Specs themselves are needed. exact: whether these Specs
-        themselves must be made, also where a twin could stand for one.
-        """
+        keep: whether the weights of the Specs themselves are needed. exact: whether
+        these Specs themselves must be made, also where a twin could stand for one."""
         looked: dict[Spec, bool] = {}
         todo: dict[Spec, bool] = {}
 
@@ -266,13 +276,18 @@ class Store:
         return todo
 
     def why(self, spec: Spec) -> str:
-        """Return in one line why a run is missing, or "" where nobody has tried to make it.
+        """Return in one line why a run is missing, or "" where nobody has tried to make
+        it.
 
         It is the error of the input at the root of it.
         """
         for missing_spec in self.missing([spec]):  # Inputs come first.
             if error := ledger(self.part(missing_spec)).get("error"):
-                return error if missing_spec == self.look(spec)[0] else needs(missing_spec, error)
+                return (
+                    error
+                    if missing_spec == self.look(spec)[0]
+                    else needs(missing_spec, error)
+                )
         return ""
 
     def unfinished(self, part: Path) -> Json:
@@ -289,7 +304,9 @@ class Store:
         """
         for origin, root in {"record": self.records, "run": self.runs}.items():
             for place in sorted(root.glob(pattern)):
-                for folder in sorted({path.parent for path in place.glob("[!.]*/*.json")}):
+                for folder in sorted(
+                    {path.parent for path in place.glob("[!.]*/*.json")}
+                ):
                     if folder.suffix != ".part":
                         yield Run(folder, origin)
 
@@ -302,10 +319,13 @@ class Store:
         return sorted(self.runs.glob("*/*.part"))
 
     def record(self, run: Run) -> Path:
-        """Write a finished run to the records, without weights and events. Returns the folder."""
+        """Write a finished run to the records, without weights and events. Returns the
+        folder."""
         target = self.records / run.name
         with disk.atomic_path(target) as folder:
-            shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*"))
+            shutil.copytree(
+                run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*")
+            )
             disk.seal(folder)
             disk.settle(folder)
             shutil.rmtree(target, ignore_errors=True)
@@ -313,10 +333,11 @@ class Store:
 
 
 def cost(status: Json) -> float:
-    """Return the core seconds of a run, which other work on the machine does not stretch.
+    """Return the core seconds of a run, which other work on the machine does not
+    stretch.
 
-    status: what its ledger says. A ledger of before these were noted has the seconds alone.
-    """
+    status: what its ledger says. A ledger of before these were noted has the seconds
+    alone."""
     return status.get("core_seconds") or status["seconds"]
 
 
@@ -333,7 +354,8 @@ def ledger(part: Path) -> Json:
 
 
 def needs(spec: Spec, error: str) -> str:
-    """Return in one line why a run is lost whose input, or an input of that, is missing."""
+    """Return in one line why a run is lost whose input, or an input of that, is
+    missing."""
     root = f"needs {spec.name}, which could not be made: {error}"
     return error if error.startswith("needs ") else root
 
@@ -341,14 +363,19 @@ def needs(spec: Spec, error: str) -> str:
 class Scratch:
     """A Scratch has what a training asks of a run, and writes nothing but checkpoints.
 
-    What is logged and saved stays in memory. It serves the candidates of a search and the bench.
-    Its subclass `Draft` is the run of a Spec.
-    """
+    What is logged and saved stays in memory. It serves the candidates of a search and
+    the bench. Its subclass `Draft` is the run of a Spec."""
 
     result: Json  # This is what `lib.train.learn.Lab.fit` returns.
 
-    def __init__(self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9) -> None:
-        self.folder, self.seed, self.checkpoint_seconds = Path(folder), seed, checkpoint_seconds
+    def __init__(
+        self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9
+    ) -> None:
+        self.folder, self.seed, self.checkpoint_seconds = (
+            Path(folder),
+            seed,
+            checkpoint_seconds,
+        )
         self.lines: list[Json] = []
         self.arrays: dict[str, Arrays] = {}
 
@@ -359,7 +386,9 @@ class Scratch:
 
     def log(self, step: int, **values: Any) -> None:
         """Note what happened at a step. Checkpoints hold the lines."""
-        self.lines.append(json.loads(json.dumps({"step": step, **values}, default=float)))
+        self.lines.append(
+            json.loads(json.dumps({"step": step, **values}, default=float))
+        )
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
         """Keep arrays under a name."""
@@ -372,7 +401,10 @@ class Scratch:
         """
         notes = {line["step"]: line[name] for line in self.lines if name in line}
         steps = sorted(notes)
-        columns = {key: np.array([notes[step][key] for step in steps]) for key in notes[steps[0]]}
+        columns = {
+            key: np.array([notes[step][key] for step in steps])
+            for key in notes[steps[0]]
+        }
         return {"step": np.array(steps)} | columns
 
     def progress(self, fraction: float, **now: Any) -> None:
@@ -397,12 +429,15 @@ class Draft(Scratch):
         self.folder.mkdir(parents=True, exist_ok=True)
         before = ledger(self.folder)
         self.attempts = before["attempts"] + 1
-        # The costs of earlier attempts count, so that a resumed run tells its whole cost.
+        # The costs of earlier attempts count, so that a resumed run tells its whole
+        # cost.
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.reported = time.monotonic()
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
-        for path in list(self.folder.rglob(".*")):  # An attempt that was killed may have left it.
+        for path in list(
+            self.folder.rglob(".*")
+        ):  # An attempt that was killed may have left it.
             disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json(), durable=False)
         self.made_as = self.stamp()
@@ -414,7 +449,8 @@ class Draft(Scratch):
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
     def stand(self) -> None:
-        """Raise FileNotFoundError where somebody has deleted the folder while the run is made.
+        """Raise FileNotFoundError where somebody has deleted the folder while the run
+        is made.
 
         What would be written from then on would be a run without its first files.
         """
@@ -425,9 +461,13 @@ class Draft(Scratch):
         raise Absent(f"{where}: the same command makes it anew")
 
     def tell(self, state: str, in_place: bool = False, **more: Any) -> None:
-        """Write the ledger. in_place: over the bytes that it has, which takes no room on a disk."""
+        """Write the ledger. in_place: over the bytes that it has, which takes no room
+        on a disk."""
         self.stand()
-        status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        status = {
+            "state": state,
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
         status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
         status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
         status |= {"attempts": self.attempts} | more
@@ -439,7 +479,8 @@ class Draft(Scratch):
             write_json(self.folder / "status.json", status, durable=False)
 
     def progress(self, fraction: float, **now: Any) -> None:
-        """Write the share of the run that is done to the ledger, at most once a second."""
+        """Write the share of the run that is done to the ledger, at most once a
+        second."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
             self.tell("started", progress=round(fraction, 4), **now)
@@ -456,7 +497,8 @@ class Draft(Scratch):
         return self.folder / "model" if self.keep else None
 
     def seal(self, metrics: Json, env: Json) -> None:
-        """Write the last files of a run. Only its rename is left then (`Store.place`)."""
+        """Write the last files of a run. Only its rename is left then
+        (`Store.place`)."""
         self.stand()
         write_json(self.folder / "metrics.json", metrics, durable=False)
         write_json(self.folder / "env.json", env, durable=False)

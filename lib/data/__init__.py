@@ -1,18 +1,20 @@
-"""This room gives the rows of every task through one interface: `describe` names them in a Spec,
-`load` reads them. It is free of torch.
+"""This room gives the rows of every task through one interface: `describe` names them
+in a Spec, `load` reads them. It is free of torch.
 
-A **source** is where rows come from. The source `toy` generates them, `own` reads the files of a
-user (`lib.data.own`), and `lib.data.read` reads the tasks of the table `tasks.toml`. Official files
-lie below DATA_ROOT, in the folders of FOLDERS. A **descriptor** is a small dict in a Spec:
+A **source** is where rows come from. The source `toy` generates them, `own` reads the
+files of a user (`lib.data.own`), and `lib.data.read` reads the tasks of the table
+`tasks.toml`. Official files lie below DATA_ROOT, in the folders of FOLDERS. A
+**descriptor** is a small dict in a Spec:
 
-    {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}
+    {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside",
+    "digest"}}
 
-With "drawn": {"rows", "digest"} each seed has training and held-out rows of its own, drawn from a
-pool of so many. The digest is that of the pool, so all seeds of a Spec have one descriptor.
+With "drawn": {"rows", "digest"} each seed has training and held-out rows of its own,
+drawn from a pool of so many. The digest is that of the pool, so all seeds of a Spec
+have one descriptor.
 
-Digests are taken of the parsed rows, so a local folder and the hub give the same digest. Images are
-read by `lib.data.digits`.
-"""
+Digests are taken of the parsed rows, so a local folder and the hub give the same
+digest. Images are read by `lib.data.digits`."""
 
 import hashlib
 import importlib
@@ -40,13 +42,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Task:
     """A Task says what a row holds and how predictions are scored, whatever its source.
 
-    name: the name as the benchmark spells it, such as "CoLA".
-    pair: whether a row has two texts.
-    labels: the class names in the order of the official codes; () for a regression.
-    metrics: names of functions in lib.measure.metrics. The papers' tables show the first one.
-    span: whether the answer is a span of the second text, as in SQuAD.
-    scale: the scores in a user's file that 0 and 5 stand for.
-    """
+    name: the name as the benchmark spells it, such as "CoLA". pair: whether a row has
+    two texts. labels: the class names in the order of the official codes; () for a
+    regression. metrics: names of functions in lib.measure.metrics. The papers' tables
+    show the first one. span: whether the answer is a span of the second text, as in
+    SQuAD. scale: the scores in a user's file that 0 and 5 stand for."""
 
     name: str
     pair: bool
@@ -57,8 +57,8 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """Return the width of the model's last layer: one output for each class, one for a score,
-        two for the start and the end of a span."""
+        """Return the width of the model's last layer: one output for each class, one
+        for a score, two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
 
 
@@ -66,11 +66,13 @@ class Task:
 class Split:
     """A Split holds N rows of a task.
 
-    a: the first text of each row.
-    b: the second text of each row; None where a row has one text.
-    y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]: the first character
-      of the first answer in `b` and the one after its last; -1 and -1 where there is no answer.
-    index: the number of each row in its source, int64 [N]. Predictions of two runs are matched by
+    a: the first text of each row. b: the second text of each row; None where a row has
+    one text. y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]:
+    the first character
+      of the first answer in `b` and the one after its last; -1 and -1 where there is no
+      answer.
+    index: the number of each row in its source, int64 [N]. Predictions of two runs are
+    matched by
       it.
     answers: for spans, all accepted texts of each row.
     """
@@ -90,11 +92,23 @@ class Split:
         def pick(values: list[Any] | None) -> Any:
             return values and [values[i] for i in rows]
 
-        return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
+        return Split(
+            pick(self.a),
+            pick(self.b),
+            self.y[rows],
+            self.index[rows],
+            pick(self.answers),
+        )
 
 
 # Each source is mapped to the folder below DATA_ROOT that it reads.
-FOLDERS = {"toy": None, "own": None, "glue": "glue", "squad": "squad", "senteval": "probing"}
+FOLDERS = {
+    "toy": None,
+    "own": None,
+    "glue": "glue",
+    "squad": "squad",
+    "senteval": "probing",
+}
 FOLDERS |= {"treebank": "ud_english_ewt"}
 # Noted digests of rows are computed again when one of these files of code changes.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
@@ -109,10 +123,10 @@ TABLED = ("glue", "squad", "senteval")
 def source(name: str) -> ModuleType:
     """Return the module that reads a source. Raises Refused for an unknown name.
 
-    The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A source with
-    official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy` and `own` take no root.
-    `own` has no fixed tasks: it has `task(name)` and `files(name)`.
-    """
+    The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A
+    source with official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy`
+    and `own` take no root. `own` has no fixed tasks: it has `task(name)` and
+    `files(name)`."""
     known("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
 
@@ -129,7 +143,8 @@ def folder(name: str) -> tuple[Path, ...]:
 
 
 def task(name: str, task_name: str) -> Task:
-    """Return the Task that a source has under a name. Raises Refused naming the nearest name.
+    """Return the Task that a source has under a name. Raises Refused naming the nearest
+    name.
 
     Only the source `own` opens its files for that.
     """
@@ -151,11 +166,11 @@ _look = True
 
 @contextmanager
 def planning(look: bool = True) -> Iterator[set[str]]:
-    """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set of the keys
-    of all that is absent.
+    """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set
+    of the keys of all that is absent.
 
-    look: with False, local data are ignored, so that every machine makes the same Specs.
-    """
+    look: with False, local data are ignored, so that every machine makes the same
+    Specs."""
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), look
     try:
@@ -179,11 +194,12 @@ def _noted(path: Path, _: int) -> Json:
 
 
 def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
-    """Return the digest that `compute` gives, or the official digest where the data are absent.
+    """Return the digest that `compute` gives, or the official digest where the data are
+    absent.
 
-    key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there is no
-    official digest either, returns "absent" while planning, and else raises FileNotFoundError.
-    """
+    key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there
+    is no official digest either, returns "absent" while planning, and else raises
+    FileNotFoundError."""
     official = official_digests().get(key)
     try:
         if not _look:
@@ -199,14 +215,15 @@ def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
 
 # ---- checkpoints ----
 def holding(name: str, file: str) -> Path | None:
-    """Return the local folder of a checkpoint that contains `file`; None where there is none."""
+    """Return the local folder of a checkpoint that contains `file`; None where there is
+    none."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate(name: str) -> Path:
-    """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways to get
-    one."""
+    """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways
+    to get one."""
     if folder := holding(name, WEIGHTS):
         return folder
     why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
@@ -215,10 +232,11 @@ def locate(name: str) -> Path:
 
 
 def weights(name: str) -> str:
-    """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is absent.
+    """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is
+    absent.
 
-    It is that of the weights. For a user's folder, named by its full path, it covers all files.
-    """
+    It is that of the weights. For a user's folder, named by its full path, it covers
+    all files."""
     folder = locate(name)
     if not Path(name).is_absolute():
         return disk.digest(folder / WEIGHTS)
@@ -227,17 +245,18 @@ def weights(name: str) -> str:
 
 
 def checkpoint_digest(name: str) -> str:
-    """Return the digest of a checkpoint's local weights, or the official one where it is
-    absent."""
+    """Return the digest of a checkpoint's local weights, or the official one where it
+    is absent."""
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
 # ---- descriptors ----
 def current(function: F) -> F:
-    """Cache a function of a source's name and a task's name; with `own`, while its files stay.
+    """Cache a function of a source's name and a task's name; with `own`, while its
+    files stay.
 
-    A kernel lives on while its reader edits a file. Official rows are held to their digests.
-    """
+    A kernel lives on while its reader edits a file. Official rows are held to their
+    digests."""
     cached = cache(lambda _, *args: function(*args))
 
     @wraps(function)
@@ -254,15 +273,14 @@ def current(function: F) -> F:
 def splits(name: str, task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task.
 
-    Raises FileNotFoundError where its files are absent, and ValueError with file and line where a
-    row is malformed.
-    """
+    Raises FileNotFoundError where its files are absent, and ValueError with file and
+    line where a row is malformed."""
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
 def one_split(name: str, task_name: str, split_name: str) -> Split:
-    """Return the split of a task with the name `split_name`. Raises FileNotFoundError where it
-    is absent."""
+    """Return the split of a task with the name `split_name`. Raises FileNotFoundError
+    where it is absent."""
     task_splits = splits(name, task_name)
     if split_name not in task_splits:
         lacking = f"{name}/{task_name} has no split {split_name!r}, only {', '.join(task_splits)}"
@@ -273,35 +291,38 @@ def one_split(name: str, task_name: str, split_name: str) -> Split:
 def digest(
     splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] | None = ()
 ) -> str:
-    """Return the digest of the rows of several splits, in order: 16 hex digits of a sha256.
+    """Return the digest of the rows of several splits, in order: 16 hex digits of a
+    sha256.
 
-    Test splits are left out, since only some sources have them. labels: the names of the classes,
-    which are part of the digest for a user's file, since its rows decide on them.
-    """
+    Test splits are left out, since only some sources have them. labels: the names of
+    the classes, which are part of the digest for a user's file, since its rows decide
+    on them."""
     body = hashlib.sha256(json.dumps(labels).encode() if labels else b"")
     for key, split in splits.items():
         if not key.startswith("test"):
             answers = [] if split.answers is None else [split.answers]
-            body.update(json.dumps([key, split.a, split.b, split.y.tolist(), *answers]).encode())
+            body.update(
+                json.dumps([key, split.a, split.b, split.y.tolist(), *answers]).encode()
+            )
     return body.hexdigest()[:16]
 
 
 def of_rows(name: str, task_name: str) -> str:
-    """Return the digest of a task's rows; for a user's file it covers the class names or the
-    scale of the scores too."""
+    """Return the digest of a task's rows; for a user's file it covers the class names
+    or the scale of the scores too."""
     user_task = task(name, task_name) if name == "own" else None
     return digest(
-        splits(name, task_name), (user_task.labels or user_task.scale) if user_task else None
+        splits(name, task_name),
+        (user_task.labels or user_task.scale) if user_task else None,
     )
 
 
 def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
-    """Return (digest, names of the splits) of a task's local rows. Raises FileNotFoundError where
-    they are absent.
+    """Return (digest, names of the splits) of a task's local rows. Raises
+    FileNotFoundError where they are absent.
 
-    They are looked for once, and again when their folder has changed: a grid asks for them a
-    thousand times.
-    """
+    They are looked for once, and again when their folder has changed: a grid asks for
+    them a thousand times."""
     if name == "own":  # Its rows are parsed in any case.
         return own_at_hand(name, task_name)
     places = [place for root in folder(name) for place in (root, root / task_name)]
@@ -319,14 +340,20 @@ def own_at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
 
 
 @cache
-def looked_for(name: str, task_name: str, *_: object) -> tuple[tuple[str, list[str]] | None, str]:
-    """Return (what `at_hand` returns, "") of a task's local rows, or (None, why they are absent).
+def looked_for(
+    name: str, task_name: str, *_: object
+) -> tuple[tuple[str, list[str]] | None, str]:
+    """Return (what `at_hand` returns, "") of a task's local rows, or (None, why they
+    are absent).
 
-    Digest and names are noted on disk until a file of the source or of this package changes:
-    reading every task takes seconds, and each command asks for most of them.
+    Digest and names are noted on disk until a file of the source or of this package
+    changes: reading every task takes seconds, and each command asks for most of them.
     """
     source_files = [
-        path for root in folder(name) for path in sorted(root.rglob("*")) if path.is_file()
+        path
+        for root in folder(name)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
     ]
 
     def read() -> list[str]:
@@ -352,28 +379,35 @@ def describe(
     words: int = 0,
     drawn: bool = False,
 ) -> Json:
-    """Return the descriptor of a task for a Spec. Where the data are absent its digests are the
-    official ones; a run then stops in `load`.
+    """Return the descriptor of a task for a Spec. Where the data are absent its digests
+    are the official ones; a run then stops in `load`.
 
-    rows: the number of training rows; None takes all.
-    held_out: the number of further training rows, which serve importance and selection.
-    unseen: the largest number of labelled rows on which models are only judged.
-    beside: the number of rows, in the order of drawing, on which any run of the task may train or
-      select. Unseen rows are drawn behind these. The default is `rows` and `held_out` together, or
-      0 where the source has official unseen rows. Raises Refused where it is smaller than both
-      together, where `rows` is None, or with `in_order`.
-    in_order: whether to train on the first rows of the file and to hold out its last ones; by
+    rows: the number of training rows; None takes all. held_out: the number of further
+    training rows, which serve importance and selection. unseen: the largest number of
+    labelled rows on which models are only judged. beside: the number of rows, in the
+    order of drawing, on which any run of the task may train or
+      select. Unseen rows are drawn behind these. The default is `rows` and `held_out`
+      together, or 0 where the source has official unseen rows. Raises Refused where it
+      is smaller than both together, where `rows` is None, or with `in_order`.
+    in_order: whether to train on the first rows of the file and to hold out its last
+    ones; by
       default rows are drawn.
-    words: the least number of words of an unseen row that is taken from the training rows.
-    drawn: whether each seed draws its rows. The unseen rows are fixed first, behind `beside` rows;
-      the pool is all training rows that share no text with them. Raises Refused where the pool
-      has fewer than `rows` and `held_out`, and with `in_order`.
+    words: the least number of words of an unseen row that is taken from the training
+    rows. drawn: whether each seed draws its rows. The unseen rows are fixed first,
+    behind `beside` rows;
+      the pool is all training rows that share no text with them. Raises Refused where
+      the pool has fewer than `rows` and `held_out`, and with `in_order`.
     """
     key, digests = f"{name}/{task_name}", official_digests()
     task(name, task_name)
     rows_digest = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
     noted = digests if rows_digest == digests.get(key) else {}
-    body: Json = {"source": name, "task": task_name, "digest": rows_digest, "rows": rows}
+    body: Json = {
+        "source": name,
+        "task": task_name,
+        "digest": rows_digest,
+        "rows": rows,
+    }
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if drawn and in_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
@@ -413,18 +447,20 @@ def enough(key: str, available: int, rows: int, held_out: int, kind: str = "") -
     """
     if rows + held_out > available:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
-        raise Refused(f"{asked}, which has {available}{f' {kind}' * bool(kind)}: ask for fewer")
+        raise Refused(
+            f"{asked}, which has {available}{f' {kind}' * bool(kind)}: ask for fewer"
+        )
 
 
 def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
-    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as described,
-    and the other splits of the source.
+    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as
+    described, and the other splits of the source.
 
-    Rows are drawn from the training set in a fixed order; with `in_order` they are its two ends.
-    seed: the seed of the run, which decides the order of rows that are "drawn": two runs of one
-    seed share their rows, and of runs that hold out more or fewer, the training rows are the same.
-    Raises Refused where the data have changed since they were described, or have too few rows,
-    and where drawn rows have no seed.
+    Rows are drawn from the training set in a fixed order; with `in_order` they are its
+    two ends. seed: the seed of the run, which decides the order of rows that are
+    "drawn": two runs of one seed share their rows, and of runs that hold out more or
+    fewer, the training rows are the same. Raises Refused where the data have changed
+    since they were described, or have too few rows, and where drawn rows have no seed.
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(splits(name, task_name))
@@ -432,9 +468,15 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     if drawn_entry := descriptor.get("drawn"):
         if seed is None:
-            raise Refused(f"the rows of {key} are drawn by a seed: give `load` that of the run")
+            raise Refused(
+                f"the rows of {key} are drawn by a seed: give `load` that of the run"
+            )
         train = pool(*pool_of(descriptor))
-        check(f"{key}, the rows to draw from,", digest({"pool": train}), drawn_entry["digest"])
+        check(
+            f"{key}, the rows to draw from,",
+            digest({"pool": train}),
+            drawn_entry["digest"],
+        )
     rows = descriptor.get("rows", len(train) - held)
     enough(key, len(train), rows, held)
     in_order = descriptor.get("in_order")
@@ -454,26 +496,28 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
 def check(what: str, actual: str, expected: str) -> None:
     """Raise Refused where the digest of local data is not the one that was described.
 
-    what: the name of the data in the message. actual: their digest. expected: the described one.
-    """
+    what: the name of the data in the message. actual: their digest. expected: the
+    described one."""
     if actual != expected:
         fix = "put the same data back, or ask for a new run"
         raise Refused(f"{what} has digest {actual}; this run is of {expected}: {fix}")
 
 
 def permuted(split: Split) -> np.ndarray:
-    """Return the order in which rows are drawn from a split: a fixed permutation [N]."""
+    """Return the order in which rows are drawn from a split: a fixed permutation
+    [N]."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 # ---- unseen rows, and rows that share no text with them ----
 @current
-def unseen_positions(name: str, task_name: str, beside: int, count: int, words: int) -> list[int]:
+def unseen_positions(
+    name: str, task_name: str, beside: int, count: int, words: int
+) -> list[int]:
     """Return the positions of at most `count` unseen rows in the training set.
 
-    They stand behind the first `beside` in the order of drawing, share no text with these, and have
-    at least so many `words`. Raises Refused where there are none.
-    """
+    They stand behind the first `beside` in the order of drawing, share no text with
+    these, and have at least so many `words`. Raises Refused where there are none."""
     train = one_split(name, task_name, "train")
     order, lengths = permuted(train), left.words(train) if words else None
     behind = [row for row in order[beside:] if lengths is None or lengths[row] >= words]
@@ -485,12 +529,13 @@ def unseen_positions(name: str, task_name: str, beside: int, count: int, words: 
 
 
 @current
-def unseen_rows(name: str, task_name: str, beside: int, count: int, words: int = 0) -> Split:
+def unseen_rows(
+    name: str, task_name: str, beside: int, count: int, words: int = 0
+) -> Split:
     """Return a Split of at most `count` unseen rows.
 
-    With `beside` 0 they are the official ones of the source. Else they are training rows
-    (`unseen_positions`).
-    """
+    With `beside` 0 they are the official ones of the source. Else they are training
+    rows (`unseen_positions`)."""
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
         return split.take(np.sort(permuted(split)[:count]))
@@ -499,13 +544,24 @@ def unseen_rows(name: str, task_name: str, beside: int, count: int, words: int =
 
 
 def described_unseen(descriptor: Json) -> Split:
-    """Return the unseen rows of a descriptor. Raises Refused where they have changed."""
-    name, task_name, unseen_entry = descriptor["source"], descriptor["task"], descriptor["unseen"]
+    """Return the unseen rows of a descriptor. Raises Refused where they have
+    changed."""
+    name, task_name, unseen_entry = (
+        descriptor["source"],
+        descriptor["task"],
+        descriptor["unseen"],
+    )
     split = unseen_rows(
-        name, task_name, unseen_entry["beside"], unseen_entry["rows"], unseen_entry.get("words", 0)
+        name,
+        task_name,
+        unseen_entry["beside"],
+        unseen_entry["rows"],
+        unseen_entry.get("words", 0),
     )
     check(
-        f"{name}/{task_name}, its unseen rows,", digest({"unseen": split}), unseen_entry["digest"]
+        f"{name}/{task_name}, its unseen rows,",
+        digest({"unseen": split}),
+        unseen_entry["digest"],
     )
     return split
 
@@ -532,12 +588,15 @@ def pool_key(descriptor: Json) -> str:
 
 
 @current
-def pool(name: str, task_name: str, beside: int = 0, count: int = 0, words: int = 0) -> Split:
-    """Return the training rows of which each seed draws its own, in the order of their file.
+def pool(
+    name: str, task_name: str, beside: int = 0, count: int = 0, words: int = 0
+) -> Split:
+    """Return the training rows of which each seed draws its own, in the order of their
+    file.
 
-    With `beside` they are those that share no text with the unseen rows (`unseen_positions`).
-    Without, they are all: official unseen rows are judged where they share none with them.
-    """
+    With `beside` they are those that share no text with the unseen rows
+    (`unseen_positions`). Without, they are all: official unseen rows are judged where
+    they share none with them."""
     train = one_split(name, task_name, "train")
     if not beside:
         return train
@@ -547,27 +606,32 @@ def pool(name: str, task_name: str, beside: int = 0, count: int = 0, words: int 
 
 
 def judging(descriptor: Json) -> Arrays:
-    """Return the arrays by which predictions for the unseen rows of a descriptor are judged
-    (lib.data.unseen.judged).
+    """Return the arrays by which predictions for the unseen rows of a descriptor are
+    judged (lib.data.unseen.judged).
 
     Where `data/unseen/` has a file of these rows, the data themselves are not needed.
     """
-    name, task_name, unseen_entry = descriptor["source"], descriptor["task"], descriptor["unseen"]
+    name, task_name, unseen_entry = (
+        descriptor["source"],
+        descriptor["task"],
+        descriptor["unseen"],
+    )
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
     if path.exists():
         return load_file(path)
     check(f"{name}/{task_name}", of_rows(name, task_name), descriptor["digest"])
     every = None if unseen_entry["beside"] else one_split(name, task_name, "train")
-    return left.judged(described_unseen(descriptor), one_split(name, task_name, "dev"), every)
+    return left.judged(
+        described_unseen(descriptor), one_split(name, task_name, "dev"), every
+    )
 
 
 def packed(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
     """Return what a run keeps of its predictions for N unseen rows: one array.
 
-    labels: the names of the C classes; () for a regression. scores: logits [N, C], or scores
-    [N, 1]. Two classes are kept as one bit for each row, more as class codes; scores stay as they
-    are.
-    """
+    labels: the names of the C classes; () for a regression. scores: logits [N, C], or
+    scores [N, 1]. Two classes are kept as one bit for each row, more as class codes;
+    scores stay as they are."""
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
@@ -577,6 +641,11 @@ def packed(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
 
 
 def unpacked(arrays: Arrays, count: int) -> np.ndarray:
-    """Return the classes or scores [N] that `packed` kept. count: the number N of rows."""
+    """Return the classes or scores [N] that `packed` kept. count: the number N of
+    rows."""
     [(kind, values)] = arrays.items()
-    return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values
+    return (
+        np.unpackbits(values.astype(np.uint8), count=count)
+        if kind == "bits"
+        else values
+    )

@@ -1,8 +1,7 @@
 """This module pairs documents for pre-training, as EfficientBERT's public code does.
 
-The paper gives only the length of a pair. In its code an article is one line, so each document is
-one segment and begins one pair, whose second part is another document.
-"""
+The paper gives only the length of a pair. In its code an article is one line, so each
+document is one segment and begins one pair, whose second part is another document."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,31 +27,38 @@ def pairs(
 ) -> Iterator[dict[str, list[int]]]:
     """Yield the rows of one epoch in the order of the documents.
 
-    A row is {"input_ids": [CLS] document [SEP] another document [SEP], "token_type_ids"} and has at
-    most `max_length` tokens. documents: the token ids of each document. special: the ids of [CLS]
-    and [SEP]. Raises Refused for fewer than two documents, or where fewer than two tokens of text
-    fit.
-    """
+    A row is {"input_ids": [CLS] document [SEP] another document [SEP],
+    "token_type_ids"} and has at most `max_length` tokens. documents: the token ids of
+    each document. special: the ids of [CLS] and [SEP]. Raises Refused for fewer than
+    two documents, or where fewer than two tokens of text fit."""
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
-        raise Refused(f"{given}; fix: put blank lines between documents, or raise max_length")
-    (cls, sep), rng = special, np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}"))
+        raise Refused(
+            f"{given}; fix: put blank lines between documents, or raise max_length"
+        )
+    (cls, sep), rng = (
+        special,
+        np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}")),
+    )
     for number in range(count):
         if rng.random() < SHORT:
-            rng.integers(2, room + 1)  # This length has no effect where a document is one segment.
+            rng.integers(
+                2, room + 1
+            )  # This length has no effect where a document is one segment.
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _fitted(documents[number], documents[other], room, rng)
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)
         yield {"input_ids": [cls, *first, sep, *last, sep], "token_type_ids": kinds}
 
 
-def _fitted(first: Ids, last: Ids, room: int, rng: np.random.Generator) -> Iterator[Ids]:
+def _fitted(
+    first: Ids, last: Ids, room: int, rng: np.random.Generator
+) -> Iterator[Ids]:
     """Yield two documents, cut to `room` tokens together.
 
-    The longer one is cut first. A coin decides for each token whether it goes from the front or
-    from the back.
-    """
+    The longer one is cut first. A coin decides for each token whether it goes from the
+    front or from the back."""
     sizes = len(first), len(last)
     if sum(sizes) > room:
         short = min(len(last), max(room // 2, room - len(first)))

@@ -1,10 +1,10 @@
-"""This module reads handwritten digits: MNIST's four idx files, or the digits that come with
-scikit-learn.
+"""This module reads handwritten digits: MNIST's four idx files, or the digits that come
+with scikit-learn.
 
     <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
 
-The files may be plain or gzipped. Some archives have "." in place of the "-" before "idx".
-scikit-learn has 1,797 digits of 8 x 8 pixels, which are split here once for all.
+The files may be plain or gzipped. Some archives have "." in place of the "-" before
+"idx". scikit-learn has 1,797 digits of 8 x 8 pixels, which are split here once for all.
 """
 
 import gzip
@@ -29,11 +29,12 @@ _BUNDLED_TEST = 360
 
 @cache
 def load(root: Path | str, kind: str = "files") -> Digits:
-    """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
+    """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels
+    int64 [N])}.
 
     kind: "files" reads the folder `root`, "bundled" takes scikit-learn's digits. Raises
-    FileNotFoundError where a file is missing, ValueError where one is cut off or is no idx file.
-    """
+    FileNotFoundError where a file is missing, ValueError where one is cut off or is no
+    idx file."""
     if kind == "bundled":
         return _bundled()
     digits = {}
@@ -44,7 +45,8 @@ def load(root: Path | str, kind: str = "files") -> Digits:
 
 
 def describe(root: Path | str, kind: str) -> Json:
-    """Return the descriptor for a Spec, {"kind", "digest"}. The digest covers images and labels."""
+    """Return the descriptor for a Spec, {"kind", "digest"}. The digest covers images
+    and labels."""
     body = hashlib.sha256()
     for images, labels in load(root, kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -52,8 +54,8 @@ def describe(root: Path | str, kind: str) -> Json:
 
 
 def described(root: Path | str, descriptor: Json) -> Digits:
-    """Return the digits of a descriptor, as `load` gives them. Raises Refused where the local
-    digits have another digest."""
+    """Return the digits of a descriptor, as `load` gives them. Raises Refused where the
+    local digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
     check(what, describe(root, kind)["digest"], descriptor["digest"])
     return load(root, kind)
@@ -62,9 +64,9 @@ def described(root: Path | str, descriptor: Json) -> Digits:
 def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
     """Return the values of an idx file as an array with so many dimensions.
 
-    Such a file has a magic number and the length of each dimension, big-endian, then one byte for
-    each value. Raises FileNotFoundError where it is missing, ValueError where it is cut off.
-    """
+    Such a file has a magic number and the length of each dimension, big-endian, then
+    one byte for each value. Raises FileNotFoundError where it is missing, ValueError
+    where it is cut off."""
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         reason = f"{name}-idx{dimensions}-ubyte is missing in {root}"
@@ -73,9 +75,15 @@ def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
     try:
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
         _, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
-        return np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+        return (
+            np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions)
+            .reshape(shape)
+            .copy()
+        )
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise malformed(path, error, f"a whole idx file of {dimensions} dimension(s)") from None
+        raise malformed(
+            path, error, f"a whole idx file of {dimensions} dimension(s)"
+        ) from None
 
 
 def _bundled() -> Digits:
@@ -84,7 +92,11 @@ def _bundled() -> Digits:
     digits: Any = load_digits()  # It is a Bunch; the package has no types.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
-    rows = {"train": np.sort(order[_BUNDLED_TEST:]), "test": np.sort(order[:_BUNDLED_TEST])}
+    rows = {
+        "train": np.sort(order[_BUNDLED_TEST:]),
+        "test": np.sort(order[:_BUNDLED_TEST]),
+    }
     return {
-        name: (images[indices], labels[indices].astype(np.int64)) for name, indices in rows.items()
+        name: (images[indices], labels[indices].astype(np.int64))
+        for name, indices in rows.items()
     }

@@ -1,5 +1,5 @@
-"""This module has the English of the toy world: a lexicon, meanings, and the words that say them.
-It is free of torch.
+"""This module has the English of the toy world: a lexicon, meanings, and the words that
+say them. It is free of torch.
 
 A **meaning** (`Entity`, `Event`) holds who did what to whom. Labels are decided on meanings. A
 **sentence** is a list of `Word`: `clause` and `question` say an event in the active or the passive
@@ -49,8 +49,17 @@ def is_a(word: str, other: str) -> bool:
 
 @cache
 def vocabulary() -> list[str]:
-    """Return the special tokens in BERT's order, then every form of the lexicon, sorted."""
-    words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *ADJECTIVES, *MANY, *MANY.values()}
+    """Return the special tokens in BERT's order, then every form of the lexicon,
+    sorted."""
+    words = {
+        *FUNCTION,
+        *SINGULAR,
+        *PLURAL,
+        *PREPOSITIONS,
+        *ADJECTIVES,
+        *MANY,
+        *MANY.values(),
+    }
     words.update(form for forms in VERB.values() for form in forms.values())
     return [*SPECIAL, *sorted(words)]
 
@@ -60,9 +69,8 @@ def vocabulary() -> list[str]:
 class Entity:
     """An Entity is the meaning of a noun phrase.
 
-    place: (preposition, Entity) of a phrase such as "in the park", or (). clause: the Event of a
-    relative clause, in which the role of this entity is None.
-    """
+    place: (preposition, Entity) of a phrase such as "in the park", or (). clause: the
+    Event of a relative clause, in which the role of this entity is None."""
 
     noun: str
     plural: bool = False
@@ -74,7 +82,8 @@ class Entity:
 
 @dataclass(frozen=True)
 class Event:
-    """An Event says who did what to whom. passive: whether it is said in the passive voice."""
+    """An Event says who did what to whom. passive: whether it is said in the passive
+    voice."""
 
     verb: str
     agent: Entity | None
@@ -90,7 +99,8 @@ def denial(event: Event) -> Event:
 
 # ---- sentences ----
 class Word(NamedTuple):
-    """A Word has a text and a tag: one of TAGS, or another one of the Penn treebank, AUX or NEG."""
+    """A Word has a text and a tag: one of TAGS, or another one of the Penn treebank,
+    AUX or NEG."""
 
     text: str
     tag: str
@@ -98,7 +108,8 @@ class Word(NamedTuple):
 
 
 def text(words: Iterable[Word]) -> str:
-    """Return the text of a sentence; each article is "a" or "an" as the word behind it wants."""
+    """Return the text of a sentence; each article is "a" or "an" as the word behind it
+    wants."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -112,7 +123,9 @@ def phrase(e: Entity) -> list[Word]:
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
-    words.append(Word(MANY[e.noun], "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun))
+    words.append(
+        Word(MANY[e.noun], "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun)
+    )
     if e.place:
         words += [Word(e.place[0], "IN"), *phrase(e.place[1])]
     if e.clause:
@@ -122,14 +135,19 @@ def phrase(e: Entity) -> list[Word]:
 
 
 def _finite(p: Event, many: bool) -> list[Word]:
-    """Return the words of the verb of the event `p`: "chases", "did not chase", "was not chased".
+    """Return the words of the verb of the event `p`: "chases", "did not chase", "was
+    not chased".
 
     many: whether the subject is plural.
     """
     negation = [] if p.positive else [Word("not", "NEG")]
     if p.passive:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
-        return [Word(be, "AUX", "be"), *negation, Word(VERB[p.verb]["VBN"], "VBN", p.verb)]
+        return [
+            Word(be, "AUX", "be"),
+            *negation,
+            Word(VERB[p.verb]["VBN"], "VBN", p.verb),
+        ]
     if not p.positive:
         do = "did" if p.past else "do" if many else "does"
         return [Word(do, "AUX", "do"), *negation, Word(p.verb, "VB", p.verb)]
@@ -140,9 +158,8 @@ def _finite(p: Event, many: bool) -> list[Word]:
 def clause(p: Event, gap: Entity | None = None) -> list[Word]:
     """Return the words of the event `p`. A passive event begins with its patient.
 
-    gap: the entity that a relative clause is about, where the subject is left out. The verb agrees
-    with it.
-    """
+    gap: the entity that a relative clause is about, where the subject is left out. The
+    verb agrees with it."""
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     words = phrase(subject) if subject else []
     head = subject or gap
@@ -153,8 +170,8 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
 
 
 def question(p: Event, role: str) -> list[Word]:
-    """Return the words that ask for the agent or the patient of the event `p`, as `role` says: "who
-    chased the dog", "who was chased by the pig"."""
+    """Return the words that ask for the agent or the patient of the event `p`, as
+    `role` says: "who chased the dog", "who was chased by the pig"."""
     out: dict[str, Any] = {role: None}
     asked = replace(p, passive=role == "patient", **out)
     return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
@@ -179,9 +196,8 @@ def sample_entity(
 ) -> Entity:
     """Draw an Entity that is a person or an animal.
 
-    varied: whether any quantifier is drawn; else it is "the". adjective, place, clause: the
-    probability of each modifier.
-    """
+    varied: whether any quantifier is drawn; else it is "the". adjective, place, clause:
+    the probability of each modifier."""
     e = Entity(pick(rng, NOUNS[pick(rng, ANIMATE)]), rng.random() < 0.5)
     if varied:
         e = replace(e, quantifier=pick(rng, PLURAL if e.plural else SINGULAR))
@@ -191,7 +207,9 @@ def sample_entity(
     if roll < place:
         where = Entity(pick(rng, NOUNS["place"]), quantifier=pick(rng, ("the", "a")))
         return replace(e, place=(pick(rng, PREPOSITIONS), where))
-    return replace(e, clause=about(rng, sample_event(rng))) if roll < place + clause else e
+    return (
+        replace(e, clause=about(rng, sample_event(rng))) if roll < place + clause else e
+    )
 
 
 def sample_event(
@@ -202,13 +220,13 @@ def sample_event(
     modifiers: Mapping[str, float] | tuple[()] = (),
     **fields: bool,
 ) -> Event:
-    """Draw an Event with one of the verbs. A transitive verb gets a patient, whose noun means
-    something else than that of the agent.
+    """Draw an Event with one of the verbs. A transitive verb gets a patient, whose noun
+    means something else than that of the agent.
 
-    agent: the agent; None draws one. varied: whether any quantifier is drawn. modifiers: the
-    probabilities of the agent's modifiers (`sample_entity`). fields: fields of the Event that are
-    set. Tense and polarity are drawn where they are not set, and the voice is active.
-    """
+    agent: the agent; None draws one. varied: whether any quantifier is drawn.
+    modifiers: the probabilities of the agent's modifiers (`sample_entity`). fields:
+    fields of the Event that are set. Tense and polarity are drawn where they are not
+    set, and the voice is active."""
     verb, patient = pick(rng, verbs), None
     agent = agent or sample_entity(rng, varied, **dict(modifiers))
     while verb in TRANSITIVE and (patient is None or is_a(agent.noun, patient.noun)):
@@ -218,7 +236,7 @@ def sample_event(
 
 
 def about(rng: Random, event: Event) -> Event:
-    """Return an event as that of a relative clause: its agent or its patient is left out, since the
-    clause is about it."""
+    """Return an event as that of a relative clause: its agent or its patient is left
+    out, since the clause is about it."""
     out: dict[str, Any] = {"patient" if event.passive else pick(rng, ROLES): None}
     return replace(event, **out)

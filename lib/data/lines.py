@@ -1,9 +1,8 @@
-"""This module reads text files by line, tables of several kinds, and data sets of the hub; its
-errors name the place and the fix.
+"""This module reads text files by line, tables of several kinds, and data sets of the
+hub; its errors name the place and the fix.
 
-A table has the header line first where it has one. A place is the file with the number of the line
-or row, for errors. Only the hub needs the package `datasets`.
-"""
+A table has the header line first where it has one. A place is the file with the number
+of the line or row, for errors. Only the hub needs the package `datasets`."""
 
 import csv
 import json
@@ -17,20 +16,24 @@ from lib.core.names import Refused
 from lib.core.types import Json
 
 T = TypeVar("T")
-Table = list[tuple[str, list[Any]]]  # These are places and cells; a cell may be any JSON.
+Table = list[
+    tuple[str, list[Any]]
+]  # These are places and cells; a cell may be any JSON.
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 _BREAK = re.compile("[\t\r\n]")
 
 
 def malformed(
-    place: Path | str, fault: object, expected: str, fix: str = "download the file again"
+    place: Path | str,
+    fault: object,
+    expected: str,
+    fix: str = "download the file again",
 ) -> Refused:
     """Return the Refused on the content of a file.
 
-    place: the path, with the line where it is known. fault: what is wrong. expected: what is
-    allowed. fix: what to do.
-    """
+    place: the path, with the line where it is known. fault: what is wrong. expected:
+    what is allowed. fix: what to do."""
     return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
@@ -40,8 +43,8 @@ def short(text: str) -> str:
 
 # ---- text ----
 def each_line(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file one by one; the file may be larger than the memory. Raises
-    ValueError where a byte is not UTF-8."""
+    """Yield the lines of a UTF-8 file one by one; the file may be larger than the
+    memory. Raises ValueError where a byte is not UTF-8."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             for line in file:
@@ -52,8 +55,8 @@ def each_line(path: Path) -> Iterator[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file with any kind of line end, without blank lines at its
-    end."""
+    """Return the lines of a UTF-8 file with any kind of line end, without blank lines
+    at its end."""
     lines = list(each_line(path))
     while lines and not lines[-1].strip():
         lines.pop()
@@ -61,15 +64,18 @@ def read_lines(path: Path) -> list[str]:
 
 
 def cell_text(value: Any, place: str) -> str:
-    """Return the value of a cell as text: "" for a missing value, a blank for each tab and line
-    break.
+    """Return the value of a cell as text: "" for a missing value, a blank for each tab
+    and line break.
 
-    "NA" stays text. place: the place of the cell, for errors. Raises Refused for lists, objects
-    and bytes.
-    """
-    text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
+    "NA" stays text. place: the place of the cell, for errors. Raises Refused for lists,
+    objects and bytes."""
+    text = (
+        "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
+    )
     if isinstance(value, (list, dict, bytes)):
-        raise malformed(place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row")
+        raise malformed(
+            place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row"
+        )
     return text
 
 
@@ -83,21 +89,23 @@ def number(text: str, otherwise: T = None) -> float | T:
 
 # ---- tables ----
 def table(path: Path, kind: str | None = None) -> Table:
-    """Return the table in a file. Raises Refused with the file, and with the line where it is
-    known.
+    """Return the table in a file. Raises Refused with the file, and with the line where
+    it is known.
 
-    kind: an ending that is taken in place of the file's own. A .csv file has commas, semicolons,
-    tabs or bars between its cells, and quotes around some. A .json file is a list of objects, a
-    .jsonl file has one object on each line, and .parquet is read as well. Any other file has tabs
-    between its cells, and its quotes are text.
-    """
+    kind: an ending that is taken in place of the file's own. A .csv file has commas,
+    semicolons, tabs or bars between its cells, and quotes around some. A .json file is
+    a list of objects, a .jsonl file has one object on each line, and .parquet is read
+    as well. Any other file has tabs between its cells, and its quotes are text."""
     kind = kind or path.suffix
     if kind in (".json", ".jsonl", ".parquet"):
         rows = _records(path)
     elif kind == ".csv":
         rows = _csv(path)
     else:
-        rows = [(f"{path}:{n}", line.split("\t")) for n, line in enumerate(read_lines(path), 1)]
+        rows = [
+            (f"{path}:{n}", line.split("\t"))
+            for n, line in enumerate(read_lines(path), 1)
+        ]
     if not rows:
         raise malformed(path, "no rows", "a header line, then one row a line")
     return rows
@@ -105,17 +113,25 @@ def table(path: Path, kind: str | None = None) -> Table:
 
 def _csv(path: Path) -> Table:
     lines = read_lines(path)
-    between = max(",;\t|", key=lambda mark: len(next(csv.reader(lines[:1], delimiter=mark), [])))
+    between = max(
+        ",;\t|", key=lambda mark: len(next(csv.reader(lines[:1], delimiter=mark), []))
+    )
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
-        return [(f"{path}:{reader.line_num}", cells) for cells in reader if "".join(cells).strip()]
+        return [
+            (f"{path}:{reader.line_num}", cells)
+            for cells in reader
+            if "".join(cells).strip()
+        ]
     except csv.Error as error:
-        raise malformed(f"{path}:{reader.line_num}", error, "quoted cells", MEND) from None
+        raise malformed(
+            f"{path}:{reader.line_num}", error, "quoted cells", MEND
+        ) from None
 
 
 def parsed(path: Path) -> Any:
-    """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet file. Raises
-    ValueError with the file."""
+    """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
+    file. Raises ValueError with the file."""
     kind, lines = path.suffix, [] if path.suffix == ".parquet" else read_lines(path)
     text = "[" + ",\n".join(lines) + "]" if kind == ".jsonl" else "\n".join(lines)
     try:
@@ -130,20 +146,26 @@ def parsed(path: Path) -> Any:
 
 
 def _records(path: Path) -> Table:
-    """Return the table of the objects in a file. The keys of the first object are its header."""
+    """Return the table of the objects in a file. The keys of the first object are its
+    header."""
     rows = parsed(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise malformed(path, f"{rows!r:.60}", "a list of objects, one for each row", MEND)
+        raise malformed(
+            path, f"{rows!r:.60}", "a list of objects, one for each row", MEND
+        )
     names = list(rows[0]) if rows else []
-    body = ((f"{path}, row {n}", [row.get(k) for k in names]) for n, row in enumerate(rows, 1))
+    body = (
+        (f"{path}, row {n}", [row.get(k) for k in names])
+        for n, row in enumerate(rows, 1)
+    )
     return [(str(path), names), *body]
 
 
 # ---- the hub ----
 def hub(name: str) -> dict[str, list[Json]]:
-    """Return {split: rows} of a data set of the hub.
-    name: "owner/name" or "owner/name/part". Codes of classes are replaced by their names, and rows
-    without a class are left out. Raises ConnectionError in one line where the hub gives nothing.
+    """Return {split: rows} of a data set of the hub. name: "owner/name" or
+    "owner/name/part". Codes of classes are replaced by their names, and rows without a
+    class are left out. Raises ConnectionError in one line where the hub gives nothing.
     """
     import datasets
 
@@ -152,12 +174,18 @@ def hub(name: str) -> dict[str, list[Json]]:
         # A part of a data set is the only argument behind its name.
         # pyrefly: ignore[bad-argument-type]
         dataset = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
-    except Exception as error:  # The client's errors differ between versions and failures.
+    except (
+        Exception
+    ) as error:  # The client's errors differ between versions and failures.
         fix = "check the network, or put its rows into a file by hand"
-        message = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
+        message = (
+            f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
+        )
         raise ConnectionError(message) from error
     for split, rows in dataset.items():
-        classes = {c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")}
+        classes = {
+            c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")
+        }
         by_split[split] = [
             row | {column: names[row[column]] for column, names in classes.items()}
             for row in rows.to_list()

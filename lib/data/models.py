@@ -1,10 +1,10 @@
-"""This module fetches, checks and copies published checkpoints, which `lib.data` finds. It is free
-of torch.
+"""This module fetches, checks and copies published checkpoints, which `lib.data` finds.
+It is free of torch.
 
-A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or
-`DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle (`pytorch_model.bin`),
-`fetch` converts it once. Runs never load a pickle, and no code of a checkpoint is run.
-"""
+A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/`
+or `DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle
+(`pytorch_model.bin`), `fetch` converts it once. Runs never load a pickle, and no code
+of a checkpoint is run."""
 
 import re
 import shutil
@@ -14,29 +14,44 @@ from pathlib import Path
 
 from lib.core import disk, paths
 from lib.core.names import Refused, known
-from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
+from lib.data import (
+    PATTERNS,
+    WEIGHTS,
+    check,
+    holding,
+    locate,
+    official_digests,
+    weights,
+)
 
 HUB = disk.toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
 def fetch(name: str) -> Path:
-    """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the hub.
-    Returns its folder.
+    """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from
+    the hub. Returns its folder.
 
-    Where a checkpoint has a name here (HUB), its name at the hub stands for that one. Raises
-    OSError in one line where the hub cannot be reached. Raises Refused for an unknown name,
-    where the weights are not the official ones, or where a pickle holds anything but tensors.
-    """
-    name = {hub_name: local_name for local_name, hub_name in HUB.items()}.get(name, name)
+    Where a checkpoint has a name here (HUB), its name at the hub stands for that one.
+    Raises OSError in one line where the hub cannot be reached. Raises Refused for an
+    unknown name, where the weights are not the official ones, or where a pickle holds
+    anything but tensors."""
+    name = {hub_name: local_name for local_name, hub_name in HUB.items()}.get(
+        name, name
+    )
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
     here = holding(name, WEIGHTS) or holding(name, PICKLE)
-    if not (here or "/" in name) or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
+    if not (here or "/" in name) or not re.fullmatch(
+        r"([\w-][\w.-]*/)?[\w-][\w.-]*", name
+    ):
         known("checkpoint", name, HUB)
     try:
-        with tempfile.TemporaryDirectory() as temporary, disk.atomic_path(target) as made:
+        with (
+            tempfile.TemporaryDirectory() as temporary,
+            disk.atomic_path(target) as made,
+        ):
             source = here or _download(name, Path(temporary))
             _copy(source, made)
             if not (made / WEIGHTS).exists():
@@ -57,7 +72,8 @@ def fetch(name: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the files of a checkpoint into a folder, which is made where it is missing."""
+    """Copy the files of a checkpoint into a folder, which is made where it is
+    missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
         if path.name[0] != ".":
@@ -65,27 +81,32 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def convert(source: Path, target: Path) -> None:
-    """Write the tensors of a pickle as safetensors. The same pickle gives the same bytes.
+    """Write the tensors of a pickle as safetensors. The same pickle gives the same
+    bytes.
 
-    PyTorch's restricted unpickler reads it, which refuses code. Raises Refused where the pickle
-    is anything but a table of tensors.
-    """
+    PyTorch's restricted unpickler reads it, which refuses code. Raises Refused where
+    the pickle is anything but a table of tensors."""
     import torch
     from safetensors.torch import save_file
 
     try:
         tensors = torch.load(source, map_location="cpu", weights_only=True)
-        # Tensors are cloned, since safetensors refuses two names for one piece of memory.
+        # Tensors are cloned, since safetensors refuses two names for one piece of
+        # memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
-    except Exception as error:  # Errors of damaged files and forbidden contents are of many kinds.
+    except (
+        Exception
+    ) as error:  # Errors of damaged files and forbidden contents are of many kinds.
         reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
-        raise Refused(f"{reason}: it may be damaged; get the checkpoint as safetensors") from None
+        raise Refused(
+            f"{reason}: it may be damaged; get the checkpoint as safetensors"
+        ) from None
 
 
 def _download(name: str, folder: Path) -> Path:
-    """Download a checkpoint from the hub, as safetensors or as a pickle, and return its folder.
-    Raises OSError in one line."""
+    """Download a checkpoint from the hub, as safetensors or as a pickle, and return its
+    folder. Raises OSError in one line."""
     from huggingface_hub import snapshot_download
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
@@ -93,16 +114,17 @@ def _download(name: str, folder: Path) -> Path:
         snapshot_download(HUB.get(name, name), **options)
     except Exception as error:
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
-        raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None
+        raise OSError(
+            f"the hub did not give {name} ({type(error).__name__}): {fix}"
+        ) from None
     return folder
 
 
 def copy(name: str, expected: str, target: Path) -> None:
     """Copy the files of a local checkpoint to the folder `target`.
 
-    expected: the digest of the checkpoint in the Spec. Raises Refused where the checkpoint has
-    another one, or where a file is not as it was fetched.
-    """
+    expected: the digest of the checkpoint in the Spec. Raises Refused where the
+    checkpoint has another one, or where a file is not as it was fetched."""
     folder = locate(name)
     if (folder / disk.MANIFEST).exists() and (why := disk.wrong(folder)):
         raise Refused(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")

@@ -1,14 +1,14 @@
-"""This module reads GLUE, SQuAD and SentEval, as the table of tasks `tasks.toml` describes them.
+"""This module reads GLUE, SQuAD and SentEval, as the table of tasks `tasks.toml`
+describes them.
 
     <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
     <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
     <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
-Any split may be missing. Test rows of GLUE have no public labels and are not read. Where an
-official file is missing, the JSON lines that `fetch` writes are read, or else stand-ins such as
-dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks around a text
-are dropped. Labels of GLUE are names or digits.
-"""
+Any split may be missing. Test rows of GLUE have no public labels and are not read.
+Where an official file is missing, the JSON lines that `fetch` writes are read, or else
+stand-ins such as dev_matched.reconstructed.tsv. Columns are found by name, quotes are
+text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,16 @@ from lib.core.disk import toml
 from lib.core.names import Absent, Refused, known
 from lib.core.types import Json
 from lib.data import Split, Task, squad
-from lib.data.lines import Table, cell_text, hub, malformed, number, short, table, write_rows
+from lib.data.lines import (
+    Table,
+    cell_text,
+    hub,
+    malformed,
+    number,
+    short,
+    table,
+    write_rows,
+)
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
 # Files with one of these words in their name stand in for an official one.
@@ -31,23 +40,29 @@ PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
 LAYOUTS: dict[str, Json] = {
-    name: {"source": source, "labels": tuple(map(str, range(row.get("classes", 0))))} | usual | row
+    name: {"source": source, "labels": tuple(map(str, range(row.get("classes", 0))))}
+    | usual
+    | row
     for source, usual in TABLE["usual"].items()
     for name, row in TABLE[source].items()
 }
 TASKS = {
-    name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
+    name: Task(
+        name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"]
+    )
     for name, row in LAYOUTS.items()
 }
-SOURCES = {source: {name: TASKS[name] for name in TABLE[source]} for source in TABLE["usual"]}
+SOURCES = {
+    source: {name: TASKS[name] for name in TABLE[source]} for source in TABLE["usual"]
+}
 GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
 # ---- files ----
 def _choices(official: Path) -> list[Path]:
-    """Return the files to read for an official one: the file itself, or that of the hub, or all
-    stand-ins, or none."""
+    """Return the files to read for an official one: the file itself, or that of the
+    hub, or all stand-ins, or none."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -56,43 +71,54 @@ def _choices(official: Path) -> list[Path]:
 
 
 def files(task: str, root: Path | str) -> dict[str, list[Path]]:
-    """Return {split name: files} of the files that `load` reads. Raises FileNotFoundError
-    where there are none.
+    """Return {split name: files} of the files that `load` reads. Raises
+    FileNotFoundError where there are none.
 
     A file that holds all splits stands under "all".
     """
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
-    split_paths = {split: _choices(folder / name) for split, name in layout["files"].items()}
+    split_paths = {
+        split: _choices(folder / name) for split, name in layout["files"].items()
+    }
     if not any(split_paths.values()):
         names = ", ".join(layout["files"].values())
-        fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
+        fix = (
+            f"python -m lib fetch {layout['source']}/{task}, or "
+            if "hub" in layout
+            else ""
+        )
         reason = f"{folder} has no rows of {task}; expected {names}"
         raise Absent(f"{reason}; fix: {fix}put them there by hand (data/README.md)")
     return {split: chosen for split, chosen in split_paths.items() if chosen}
 
 
 def fetch(task: str, root: Path | str) -> Path:
-    """Fetch a task from the hub and write a file of JSON lines for each split. Returns the folder.
+    """Fetch a task from the hub and write a file of JSON lines for each split. Returns
+    the folder.
 
-    root: the folder of the task's source. Raises Refused for a task without a data set on the
-    hub, or where the hub lacks a split.
-    """
-    known("task of the hub", task, [name for name, row in LAYOUTS.items() if "hub" in row])
+    root: the folder of the task's source. Raises Refused for a task without a data set
+    on the hub, or where the hub lacks a split."""
+    known(
+        "task of the hub", task, [name for name, row in LAYOUTS.items() if "hub" in row]
+    )
     layout = LAYOUTS[task]
     folder, by_split = Path(root) / layout["folder"], hub(layout["hub"])
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         rows = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
         if not rows:
-            raise Refused(f"the hub's {task} has no split {hub_split}, but {', '.join(by_split)}")
+            raise Refused(
+                f"the hub's {task} has no split {hub_split}, but {', '.join(by_split)}"
+            )
         write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
 
 # ---- rows ----
 class Row(NamedTuple):
-    """A Row is one line of a table: its place for errors, its texts, its label, its first cell."""
+    """A Row is one line of a table: its place for errors, its texts, its label, its
+    first cell."""
 
     place: str
     texts: list[str]
@@ -101,8 +127,8 @@ class Row(NamedTuple):
 
 
 def load(task: str, root: Path | str) -> dict[str, Split]:
-    """Return {split name: Split} of a task. Raises FileNotFoundError where it has no file, and
-    ValueError with file and line where a row is malformed."""
+    """Return {split name: Split} of a task. Raises FileNotFoundError where it has no
+    file, and ValueError with file and line where a row is malformed."""
     split_paths, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in split_paths.items()}
@@ -111,39 +137,60 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         for split, paths in split_paths.items()
     }
     if all_rows := parted.get("all"):
-        parted = {name: [r for r in all_rows if r.first == part] for part, name in PARTS.items()}
+        parted = {
+            name: [r for r in all_rows if r.first == part]
+            for part, name in PARTS.items()
+        }
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
-            counts = ", ".join(f"{len(split_rows)} {name}" for name, split_rows in parted.items())
+            counts = ", ".join(
+                f"{len(split_rows)} {name}" for name, split_rows in parted.items()
+            )
             counts = f"{counts} of {len(all_rows)} rows"
             raise malformed(split_paths["all"][0], counts, "tr, va or te before each")
     if task == "WordContent":  # The classes are the sorted words of the training rows.
-        layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
-    return {split: _official(split_rows, layout) for split, split_rows in parted.items()}
+        layout = layout | {
+            "labels": tuple(sorted({row.label for row in parted["train"]}))
+        }
+    return {
+        split: _official(split_rows, layout) for split, split_rows in parted.items()
+    }
 
 
 def unseen(task: str, root: Path | str) -> Split:
-    """Return the Split of the official test rows of a task in UNSEEN, whose labels are public.
-    Raises FileNotFoundError where they are absent."""
+    """Return the Split of the official test rows of a task in UNSEEN, whose labels are
+    public. Raises FileNotFoundError where they are absent."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
     return _official(rows(table(path, ".tsv"), layout), layout)
 
 
 def rows(table: Table, layout: Json) -> list[Row]:
-    """Return the Rows of a table, as lib.data.lines reads it. Raises Refused with the place of a
-    malformed row.
+    """Return the Rows of a table, as lib.data.lines reads it. Raises Refused with the
+    place of a malformed row.
 
     layout: the names of its columns and what is special about it, a value of LAYOUTS.
     """
     (place, head), body = table[0], table[1:]
-    head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
+    head, names = (
+        [cell_text(cell, place) for cell in head],
+        [*layout["texts"], layout["label"]],
+    )
     positions = [
         next((head.index(name) for name in alternatives if name in head), -1)
         for alternatives in names
     ]
-    lacking = [alternatives[0] for alternatives, i in zip(names, positions, strict=True) if i < 0]
+    lacking = [
+        alternatives[0]
+        for alternatives, i in zip(names, positions, strict=True)
+        if i < 0
+    ]
     width, more, torn = len(head), False, layout.get("torn", 0)
     if lacking and (bare := layout.get("bare")):
-        positions, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
+        positions, width, more, body = (
+            bare["at"],
+            bare["width"],
+            bare.get("more", False),
+            table,
+        )
     elif lacking:
         fault = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
         raise malformed(place, fault, "the names of the columns", "add a header line")
@@ -167,7 +214,9 @@ def rows(table: Table, layout: Json) -> list[Row]:
     return parsed_rows
 
 
-def split_of(rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], float]) -> Split:
+def split_of(
+    rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], float]
+) -> Split:
     """Return the Split of some Rows.
 
     classes: the class names, or () for scores. code: f(Row) -> class code or score.
@@ -178,8 +227,8 @@ def split_of(rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], fl
 
 
 def _official(rows: list[Row], layout: Json) -> Split:
-    """Return the Split of the Rows of an official task. Raises Refused with the place of a label
-    that is not allowed.
+    """Return the Split of the Rows of an official task. Raises Refused with the place
+    of a label that is not allowed.
 
     Labels of GLUE may be the names of classes or their codes.
     """

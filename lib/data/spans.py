@@ -1,11 +1,11 @@
-"""This module turns questions about passages into windows of tokens, and logits over windows into
-answers.
+"""This module turns questions about passages into windows of tokens, and logits over
+windows into answers.
 
-A passage that is too long for the model is cut into windows. `stride` is the distance between their
-starts, as in BERT's public script; in the tokenizers library the word means the overlap. A token
-can lie in several windows; an answer may begin at it only in the window with the most context
-around it. An answer is made of whole tokens. The module is free of torch.
-"""
+A passage that is too long for the model is cut into windows. `stride` is the distance
+between their starts, as in BERT's public script; in the tokenizers library the word
+means the overlap. A token can lie in several windows; an answer may begin at it only in
+the window with the most context around it. An answer is made of whole tokens. The
+module is free of torch."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features are W windows over the N rows of a Split, in the order of the rows, left to right.
+    """Features are W windows over the N rows of a Split, in the order of the rows, left
+    to right.
 
-    columns: the inputs of the model by name, W int32 arrays each.
-    labels: the first and the last token of the answer, int64 [W, 2]; 0 and 0 where the window does
+    columns: the inputs of the model by name, W int32 arrays each. labels: the first and
+    the last token of the answer, int64 [W, 2]; 0 and 0 where the window does
       not contain it.
-    row: the position in the Split of the row of each window, [W].
-    first: the position of the first token of the passage in each window, [W].
-    offsets: W int32 arrays [n, 2] for the n passage tokens of a window: the first character of each
+    row: the position in the Split of the row of each window, [W]. first: the position
+    of the first token of the passage in each window, [W]. offsets: W int32 arrays [n,
+    2] for the n passage tokens of a window: the first character of each
       token in the passage, and the one after its last.
-    fullest: W bool arrays [n], true where no other window has more context around the token.
-    """
+    fullest: W bool arrays [n], true where no other window has more context around the
+    token."""
 
     columns: dict[str, list[np.ndarray]]
     labels: np.ndarray
@@ -54,19 +55,24 @@ def features(
 ) -> Features:
     """Return the Features of a Split with spans.
 
-    max_length: the largest number of tokens in a window. stride: the distance between the starts of
-    two windows of a passage, in tokens. max_query: the number of tokens to which questions are cut.
-    Token 0, [CLS], stands for no answer. Raises Refused where a question leaves no room.
-    """
+    max_length: the largest number of tokens in a window. stride: the distance between
+    the starts of two windows of a passage, in tokens. max_query: the number of tokens
+    to which questions are cut. Token 0, [CLS], stands for no answer. Raises Refused
+    where a question leaves no room."""
     assert split.b is not None
     before, between, after, types = _form(tokenizer)
-    plain = {"add_special_tokens": False, "verbose": False}  # Long passages cause no warning.
+    plain = {
+        "add_special_tokens": False,
+        "verbose": False,
+    }  # Long passages cause no warning.
     questions = tokenizer(split.a, **plain)["input_ids"]
     # Each passage is tokenised once, since several questions are asked about it.
     place = {text: i for i, text in enumerate(dict.fromkeys(split.b))}
     coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
     passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
-    spots = [np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]]
+    spots = [
+        np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]
+    ]
     windows = []
     for row, text in enumerate(split.b):
         question, passage = questions[row][:max_query], passages[place[text]]
@@ -76,17 +82,21 @@ def features(
             size = f"the question of row {row} has {len(question)} tokens"
             fix = f"raise max_length, or lower max_query ({max_query})"
             raise Refused(f"{size}, too many for max_length {max_length}; fix: {fix}")
-        # These are the first and the last token that share a character with the answer. Where no
-        # token does, the last one is before the first.
+        # These are the first and the last token that share a character with the answer.
+        # Where no token does, the last one is before the first.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _windows(len(passage), room, stride):
             ids = np.array([*head, *passage[start:end], *after], np.int32)
-            kinds = np.repeat(np.array(types, np.int32), [len(head), len(ids) - len(head)])
+            kinds = np.repeat(
+                np.array(types, np.int32), [len(head), len(ids) - len(head)]
+            )
             inside, shift = start <= begin <= last < end, len(head) - start
             label = (begin + shift, last + shift) if inside else (0, 0)
             windows.append((ids, kinds, label, row, len(head), spot[start:end], most))
-    ids, kinds, labels, rows, firsts, offsets, fullest = map(list, zip(*windows, strict=True))
+    ids, kinds, labels, rows, firsts, offsets, fullest = map(
+        list, zip(*windows, strict=True)
+    )
     columns = {"input_ids": ids}
     if "token_type_ids" in tokenizer.model_input_names:
         columns["token_type_ids"] = kinds
@@ -95,8 +105,8 @@ def features(
 
 
 def texts(split: Split, places: np.ndarray) -> list[str]:
-    """Return N texts of the passages of a Split, by their characters `places` [N, 2]: the first
-    one, and the one after the last. -1 and -1 give the empty text."""
+    """Return N texts of the passages of a Split, by their characters `places` [N, 2]:
+    the first one, and the one after the last. -1 and -1 give the empty text."""
     assert split.b is not None
     spans = zip(split.b, places.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
@@ -110,26 +120,36 @@ def best_places(
     n_best: int = 20,
     max_answer: int = 30,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (best span of each row, int64 [N, 2]; by how much no answer scores better, float64
-    [N]).
+    """Return (best span of each row, int64 [N, 2]; by how much no answer scores better,
+    float64 [N]).
 
-    A span is its first character and the one after its last. It is given even where no answer
-    scores better. Where no span is valid, it is -1 and -1 and the difference is infinite.
-    start_logits, end_logits: [W, T], or W arrays that are at least as long as their windows.
-    n_best: the number of tokens of a window with the highest logits, among which a span begins and
-    ends. max_answer: the largest number of tokens in a span. Raises Refused for logits that are
-    not numbers.
-    """
+    A span is its first character and the one after its last. It is given even where no
+    answer scores better. Where no span is valid, it is -1 and -1 and the difference is
+    infinite. start_logits, end_logits: [W, T], or W arrays that are at least as long as
+    their windows. n_best: the number of tokens of a window with the highest logits,
+    among which a span begins and ends. max_answer: the largest number of tokens in a
+    span. Raises Refused for logits that are not numbers."""
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
-    fields = features.columns["input_ids"], features.row, features.first, features.offsets
+    fields = (
+        features.columns["input_ids"],
+        features.row,
+        features.first,
+        features.offsets,
+    )
     for w, (ids, row, first, spot) in enumerate(zip(*fields, strict=True)):
-        start, end = (np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits))
+        start, end = (
+            np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits)
+        )
         if np.isnan([start, end]).any():
-            raise Refused(f"the logits of window {w} are not numbers: the model diverged")
+            raise Refused(
+                f"the logits of window {w} are not numbers: the model diverged"
+            )
         null[row] = min(null[row], start[0] + end[0])
-        solid = spot[:, 0] < spot[:, 1]  # Byte-level tokenizers have tokens of blanks alone.
+        solid = (
+            spot[:, 0] < spot[:, 1]
+        )  # Byte-level tokenizers have tokens of blanks alone.
         i = _top(start, n_best, first, features.fullest[w] & solid)
         j = _top(end, n_best, first, solid)
         valid = (j >= i[:, None]) & (j - i[:, None] < max_answer)
@@ -146,20 +166,24 @@ def best_places(
     return places, null - best
 
 
-def _top(logits: np.ndarray, n_best: int, first: int, allowed: np.ndarray) -> np.ndarray:
-    """Return the tokens of a window's passage that are allowed and among its `n_best`, best first.
+def _top(
+    logits: np.ndarray, n_best: int, first: int, allowed: np.ndarray
+) -> np.ndarray:
+    """Return the tokens of a window's passage that are allowed and among its `n_best`,
+    best first.
 
-    They are numbered from 0 within the passage. logits: of the window, [T]. first: the position of
-    the passage in the window. allowed: bool [n] for its n tokens.
-    """
+    They are numbered from 0 within the passage. logits: of the window, [T]. first: the
+    position of the passage in the window. allowed: bool [n] for its n tokens."""
     places = np.argsort(-logits, kind="stable")[:n_best] - first
     places = places[(places >= 0) & (places < len(allowed))]
     return places[allowed[places]]
 
 
-def _form(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Return how a tokenizer writes a pair of texts: the special tokens before, between and after
-    them, and the token types of both."""
+def _form(
+    tokenizer: PreTrainedTokenizerFast,
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return how a tokenizer writes a pair of texts: the special tokens before, between
+    and after them, and the token types of both."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -169,10 +193,11 @@ def _form(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int], lis
 
 @lru_cache(maxsize=10_000)
 def _windows(tokens: int, room: int, stride: int) -> list[tuple[int, int, np.ndarray]]:
-    """Return the windows of a passage as [(first token, one after the last, fullest [n])].
+    """Return the windows of a passage as [(first token, one after the last, fullest
+    [n])].
 
-    tokens: the length of the passage. room: the number of its tokens that fit into a window.
-    `fullest` is true where no other window has more context around the token.
+    tokens: the length of the passage. room: the number of its tokens that fit into a
+    window. `fullest` is true where no other window has more context around the token.
     """
     step = min(stride, room)  # With a longer step tokens would be left out.
     starts = np.arange(1 + max(0, -(-(tokens - room) // step))) * step

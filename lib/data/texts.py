@@ -1,12 +1,12 @@
-"""This module reads plain text for pre-training: corpora below DATA_ROOT, their documents and their
-digests.
+"""This module reads plain text for pre-training: corpora below DATA_ROOT, their
+documents and their digests.
 
     DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
 
-Files are UTF-8. Where a corpus has no training file, all its text files are taken. A descriptor for
-a Spec is {"text", "digest", "documents"}. The corpus "wikipedia+books" takes documents of the two
-in turn. No text is kept in a run. The module is free of torch.
-"""
+Files are UTF-8. Where a corpus has no training file, all its text files are taken. A
+descriptor for a Spec is {"text", "digest", "documents"}. The corpus "wikipedia+books"
+takes documents of the two in turn. No text is kept in a run. The module is free of
+torch."""
 
 import hashlib
 import json
@@ -23,15 +23,15 @@ from lib.core.types import Json
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
 
-# A corpus is mapped to the largest number of paragraphs in a document (None is no limit) and to the
-# number of its first paragraphs that are a title and are dropped. A book is cut after every 20
-# paragraphs, as in EfficientBERT's code.
+# A corpus is mapped to the largest number of paragraphs in a document (None is no
+# limit) and to the number of its first paragraphs that are a title and are dropped. A
+# book is cut after every 20 paragraphs, as in EfficientBERT's code.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(name: str) -> list[Path]:
-    """Return the files of a corpus, in the order of their names. Raises FileNotFoundError where it
-    has none.
+    """Return the files of a corpus, in the order of their names. Raises
+    FileNotFoundError where it has none.
 
     name: one corpus, or several joined by "+".
     """
@@ -50,9 +50,8 @@ def files(name: str) -> list[Path]:
 def read(paths: Iterable[Path], most: int | None = None) -> Iterator[list[str]]:
     """Yield the documents of several files as their paragraphs.
 
-    The end of a file ends a document, and so do `most` paragraphs. Raises Refused where a file
-    is not UTF-8.
-    """
+    The end of a file ends a document, and so do `most` paragraphs. Raises Refused where
+    a file is not UTF-8."""
     for path in paths:
         document = []
         for line in chain(each_line(path), [""]):
@@ -75,11 +74,11 @@ def documents(name: str) -> Iterator[list[str]]:
 
 @cache
 def first(name: str, count: int | None = None) -> list[Any]:
-    """Return [number of documents, digest of their text] of the first documents of a corpus.
+    """Return [number of documents, digest of their text] of the first documents of a
+    corpus.
 
-    count: how many of them are read; None reads all. The result is noted on disk until a file has
-    another size or time.
-    """
+    count: how many of them are read; None reads all. The result is noted on disk until
+    a file has another size or time."""
 
     def read() -> list[int | str]:
         number, body = 0, hashlib.sha256()
@@ -93,21 +92,24 @@ def first(name: str, count: int | None = None) -> list[Any]:
 
 
 def describe(name: str, count: int | None = None) -> Json:
-    """Return the descriptor of the first `count` documents of a corpus for a Spec; None takes all.
+    """Return the descriptor of the first `count` documents of a corpus for a Spec; None
+    takes all.
 
-    Where the corpus is absent, the digest is the official one, so that records are found.
-    """
+    Where the corpus is absent, the digest is the official one, so that records are
+    found."""
     key = f"texts/{name}/{count or 'all'}"
     digest = at_hand_or_official(key, lambda: first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
 def load(descriptor: Json) -> Iterator[list[str]]:
-    """Return an iterator over the documents of a descriptor. Raises Refused where they have
-    another digest than described, or are too few."""
+    """Return an iterator over the documents of a descriptor. Raises Refused where they
+    have another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     check(f"the text of {name}", digest, descriptor["digest"])
     if number < (count or 1):
-        raise Refused(f"{name} has {number} documents; this run is of {count}: ask for fewer")
+        raise Refused(
+            f"{name} has {number} documents; this run is of {count}: ask for fewer"
+        )
     return islice(documents(name), count)

@@ -1,10 +1,10 @@
-"""This module keeps token ids on disk. They are made once, then read as memory-mapped arrays, so
-that memory does not grow with the rows.
+"""This module keeps token ids on disk. They are made once, then read as memory-mapped
+arrays, so that memory does not grow with the rows.
 
     <runs>/.tokens/ids/<key>/    <key>.ids [all tokens, columns], ends.npy [N + 1] and a manifest
 
-The key is a digest of everything that decides the ids. A folder that does not match its manifest,
-or has another key than its name, is made again. The module is free of torch.
+The key is a digest of everything that decides the ids. A folder that does not match its
+manifest, or has another key than its name, is made again. The module is free of torch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
 class Rows:
     """Rows are N rows of token ids of any length.
 
-    ids: the ids of all rows, one after another. ends: [N + 1], the place where each row begins and
-    the one where the last row ends.
-    """
+    ids: the ids of all rows, one after another. ends: [N + 1], the place where each row
+    begins and the one where the last row ends."""
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
         self.ids, self.ends = ids, ends
@@ -58,12 +57,11 @@ class Rows:
 def cached(
     key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> dict[str, Rows]:
-    """Return {column: Rows} that are kept on disk under a key, and make them where they are
-    missing.
+    """Return {column: Rows} that are kept on disk under a key, and make them where they
+    are missing.
 
-    rows: all lists of a row have one length. Rows are written as they come. A reader never sees a
-    part of them.
-    """
+    rows: all lists of a row have one length. Rows are written as they come. A reader
+    never sees a part of them."""
     folder = paths.runs_root() / ".tokens" / "ids" / key
     file = folder / f"{key}.ids"
     if disk.wrong(folder) or not file.exists():
@@ -71,7 +69,9 @@ def cached(
         try:
             _write(folder, file.name, rows, columns)
         except OSError:
-            if disk.wrong(folder):  # Otherwise another process has written the same rows first.
+            if disk.wrong(
+                folder
+            ):  # Otherwise another process has written the same rows first.
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
@@ -79,7 +79,10 @@ def cached(
 
 
 def _write(
-    folder: Path, name: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
+    folder: Path,
+    name: str,
+    rows: Callable[[], Iterable[Columns]],
+    columns: Sequence[str],
 ) -> None:
     ends = array("q", [0])
     with disk.atomic_path(folder) as place:

@@ -1,14 +1,14 @@
-"""This module generates the toy world from a seed: twins of some benchmark tasks, and a corpus. It
-is free of torch.
+"""This module generates the toy world from a seed: twins of some benchmark tasks, and a
+corpus. It is free of torch.
 
-`lib.data.grammar` has the language. There is one maker for each kind of task: a single sentence, a
-pair, a question about a passage, and probing. `MAKERS` names the twins. The rows are the same on
-every machine; tests/test_toy.py pins their digest.
+`lib.data.grammar` has the language. There is one maker for each kind of task: a single
+sentence, a pair, a question about a passage, and probing. `MAKERS` names the twins. The
+rows are the same on every machine; tests/test_toy.py pins their digest.
 
-A maker makes one row with a given label: `f(rng, label) -> texts`, for spans `(question, passage,
-(first, end))`. Whatever decides a label is drawn so that each word, and the number of words that
-two texts share, is about as frequent under one label as under another.
-"""
+A maker makes one row with a given label: `f(rng, label) -> texts`, for spans
+`(question, passage, (first, end))`. Whatever decides a label is drawn so that each
+word, and the number of words that two texts share, is about as frequent under one label
+as under another."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -21,7 +21,17 @@ import numpy as np
 
 from lib.data import Split
 from lib.data import grammar as g
-from lib.data.grammar import Event, Word, clause, denial, joined, phrase, pick, sample_event, text
+from lib.data.grammar import (
+    Event,
+    Word,
+    clause,
+    denial,
+    joined,
+    phrase,
+    pick,
+    sample_event,
+    text,
+)
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
@@ -31,21 +41,31 @@ Texts = tuple[str, ...]
 
 # ---- a single sentence: is it well formed? ----
 def _order(rng: Random, words: Words) -> Words | None:
-    """Swap two neighbouring words: "the dog big slept", "the dog not did sleep". Returns None where
-    both are verbs."""
+    """Swap two neighbouring words: "the dog big slept", "the dog not did sleep".
+    Returns None where both are verbs."""
     i = pick(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
 
 
-AUXILIARIES = {"does": "do", "do": "does", "is": "are", "are": "is", "was": "were", "were": "was"}
+AUXILIARIES = {
+    "does": "do",
+    "do": "does",
+    "is": "are",
+    "are": "is",
+    "was": "were",
+    "were": "was",
+}
 TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
 def _misfit(rng: Random, word: Word) -> str | None:
-    """Return another form of a word, which does not fit in its place; None where every form may."""
+    """Return another form of a word, which does not fit in its place; None where every
+    form may."""
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
-        if word.text in one[1:]:  # The first quantifier is "the", which fits every noun.
+        if (
+            word.text in one[1:]
+        ):  # The first quantifier is "the", which fits every noun.
             return pick(rng, other[1:])
     if word.tag in TAGS:
         return g.VERB[word.lemma][TAGS[word.tag]]
@@ -53,17 +73,19 @@ def _misfit(rng: Random, word: Word) -> str | None:
 
 
 def _form(rng: Random, words: Words) -> Words | None:
-    """Give one word a form that does not fit: "the dogs near the park sleeps", "every dogs slept",
-    "the dog did not slept". Returns None where no word has one."""
-    wrong = [(i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))]
+    """Give one word a form that does not fit: "the dogs near the park sleeps", "every
+    dogs slept", "the dog did not slept". Returns None where no word has one."""
+    wrong = [
+        (i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))
+    ]
     if wrong:
         i, other = pick(rng, wrong)
         return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
 def _valency(rng: Random, words: Words) -> Words:
-    """Take a verb that wants an object where there is none, or the other way round: "the dog
-    chased", "the dog slept the pig"."""
+    """Take a verb that wants an object where there is none, or the other way round:
+    "the dog chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
     other = g.VERB[pick(rng, others)][words[i].tag]
@@ -74,9 +96,12 @@ FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
 
 
 def _well_formed(
-    rng: Random, label: int, faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS
+    rng: Random,
+    label: int,
+    faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
 ) -> Texts:
-    """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault (label 0)."""
+    """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault
+    (label 0)."""
     while True:
         verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
@@ -88,7 +113,8 @@ def _well_formed(
 
 # ---- a pair: do both texts say the same? ----
 def _events(rng: Random, count: int = 1) -> list[Event]:
-    """Draw `count` events with an agent and a patient; no two of these nouns mean the same."""
+    """Draw `count` events with an agent and a patient; no two of these nouns mean the
+    same."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
@@ -105,8 +131,8 @@ def _renamed(rng: Random, p: Event, slot: str) -> Event:
 
 
 def _restated(rng: Random, p: Event, count: int) -> Event:
-    """Return the event `p` with synonyms for its agent, its verb, both or none: `count` of the
-    two."""
+    """Return the event `p` with synonyms for its agent, its verb, both or none: `count`
+    of the two."""
     slots = ["agent", "verb"]
     for _ in range(count):
         p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
@@ -116,19 +142,20 @@ def _restated(rng: Random, p: Event, count: int) -> Event:
 def _affirmed(rng: Random, p: Event, same: bool) -> Event:
     """Return the event `p` in other words where `same` is true, or else its denial.
 
-    A denial has one more word, "not". To make up for it, an affirmation has half a synonym more on
-    average, so that the number of shared words does not tell the label.
+    A denial has one more word, "not". To make up for it, an affirmation has half a
+    synonym more on average, so that the number of shared words does not tell the label.
     """
-    q = _restated(rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75))
+    q = _restated(
+        rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75)
+    )
     return q if same else denial(q)
 
 
 def _plain(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other).
 
-    The other text says the same where `same` is true, else it denies each event. A text has one
-    event; or two, one of which is affirmed and one denied.
-    """
+    The other text says the same where `same` is true, else it denies each event. A text
+    has one event; or two, one of which is affirmed and one denied."""
     if rng.random() < 0.5:
         [p] = _events(rng)
         return [p], [_affirmed(rng, p, same)]
@@ -139,51 +166,55 @@ def _plain(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
 
 
 def _attached(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
-    """Return (events of one text, events of the other), each with a relative clause: "the dog that
-    slept was seen by the pig".
+    """Return (events of one text, events of the other), each with a relative clause:
+    "the dog that slept was seen by the pig".
 
-    The other text says the same where `same` is true. Else it denies the event, or its clause is
-    about the other one of agent and patient.
-    """
+    The other text says the same where `same` is true. Else it denies the event, or its
+    clause is about the other one of agent and patient."""
     meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
         [p] = _events(rng)  # "who" and "that" would tell it.
-    said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
+    said = replace(
+        sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
+    )
     slots = g.ROLES[:: pick(rng, (1, -1))]
     again = _affirmed(rng, p, meaning != "denied")
     return [_on(p, slots[0], said)], [_on(again, slots[meaning == "other"], said)]
 
 
 def _on(p: Event, slot: str, inner: Event) -> Event:
-    """Return the event `p` with the event `inner` as a relative clause about its agent or patient,
-    as `slot` says."""
+    """Return the event `p` with the event `inner` as a relative clause about its agent
+    or patient, as `slot` says."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
 def _pair(rng: Random, label: int) -> Texts:
-    """Return a row of RTE's twin: two texts that say the same (label 0), or do not (label 1)."""
+    """Return a row of RTE's twin: two texts that say the same (label 0), or do not
+    (label 1)."""
     both = pick(rng, (_plain, _plain, _attached))(rng, label == 0)
     return tuple(text(joined(map(clause, events))) for events in both)
 
 
 # ---- a question about a passage: who did it to the second, or to whom did they? ----
 def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
-    """Return a row of SQuAD's twins: question, passage, and the place of the answer, (first
-    character, one after the last), (-1, -1) for none.
+    """Return a row of SQuAD's twins: question, passage, and the place of the answer,
+    (first character, one after the last), (-1, -1) for none.
 
-    label: with 0 the question asks for the agent of an event, with 1 for its patient, with 2 for
-    either of its denial, which has no answer. The passage tells of two events: one does something
-    to a second, and the second does the same to a third. In place of the event that is not asked
-    about, a fourth may do something else.
-    """
+    label: with 0 the question asks for the agent of an event, with 1 for its patient,
+    with 2 for either of its denial, which has no answer. The passage tells of two
+    events: one does something to a second, and the second does the same to a third. In
+    place of the event that is not asked about, a fourth may do something else."""
     first, beside = _events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick(rng, (1, -1))]
     if rng.random() < 0.6:
         other = sample_event(rng, g.INTRANSITIVE, beside.agent, positive=first.positive)
     role = g.ROLES[label] if label < 2 else pick(rng, g.ROLES)
-    voiced = [replace(p, passive=bool(p.patient) and rng.random() < 0.4) for p in (asked, other)]
+    voiced = [
+        replace(p, passive=bool(p.patient) and rng.random() < 0.4)
+        for p in (asked, other)
+    ]
     said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
     answer = text(phrase(getattr(asked, role)))[:-2]  # The full stop is cut off.
@@ -197,8 +228,8 @@ def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
 
 # ---- probing ----
 def _tense(rng: Random, label: int) -> Texts:
-    """Return a row of Tense's twin: the main clause is in the past (label 0) or in the present
-    (label 1), and a relative clause is in the other tense."""
+    """Return a row of Tense's twin: the main clause is in the past (label 0) or in the
+    present (label 1), and a relative clause is in the other tense."""
     p, inner = (
         sample_event(rng, varied=True, past=past, positive=True)
         for past in (label == 0, label == 1)
@@ -217,7 +248,9 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 # So many rows of each split are drawn. The first JUDGED development rows are kept.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
-ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500})
+ROWS |= dict.fromkeys(
+    ("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500}
+)
 JUDGED = 2000
 
 
@@ -226,16 +259,18 @@ JUDGED = 2000
 def load(task: str) -> dict[str, Split]:
     """Return {split name: Split} of a twin.
 
-    All labels are equally frequent. No text of an evaluation split occurs in the training set.
-    """
+    All labels are equally frequent. No text of an evaluation split occurs in the
+    training set."""
     seen, names = set(), list(ROWS[task])
-    splits = {name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)}
+    splits = {
+        name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)
+    }
     return {name: splits[name] for name in names}
 
 
 def _drawn(task: str, name: str, seen: set[str]) -> Split:
-    """Generate the split `name` of a task. Its texts are none of `seen`, and are added to
-    it.
+    """Generate the split `name` of a task. Its texts are none of `seen`, and are added
+    to it.
 
     Labels take turns, then the rows are shuffled.
     """
@@ -247,18 +282,23 @@ def _drawn(task: str, name: str, seen: set[str]) -> Split:
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             rows.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in rows for text in texts)
-    order = sorted(list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__)
+    order = sorted(
+        list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__
+    )
     a, *b = (list(column) for column in zip(*order, strict=True))
     y = np.array([rows[texts][1] for texts in order], np.int64)
     second, answers = b[0] if b else None, None
     if span:
         places = zip(b[0], y.tolist(), strict=True)
-        answers = [[passage[start:end]] if end > 0 else [] for passage, (start, end) in places]
+        answers = [
+            [passage[start:end]] if end > 0 else [] for passage, (start, end) in places
+        ]
     return Split(a, second, y, np.arange(len(y)), answers)
 
 
 def corpus(sentences: int, seed: int) -> list[str]:
-    """Return passages of two sentences each for pre-training, about `sentences` sentences in all.
+    """Return passages of two sentences each for pre-training, about `sentences`
+    sentences in all.
 
     A passage has two good sentences, or says one meaning twice.
     """

@@ -1,8 +1,9 @@
 """This module derives SentEval's ten probing tasks from a treebank,
 `<root>/*-ud-{train,dev,test}.conllu`.
 
-The treebank is real English with real annotation. It stands in for SentEval's 120,000 sentences of
-fiction with a parser's trees. The tasks differ from SentEval's in these points, beside the size:
+The treebank is real English with real annotation. It stands in for SentEval's 120,000
+sentences of fiction with a parser's trees. The tasks differ from SentEval's in these
+points, beside the size:
 
     Length                 The last bin ends at 40 words.
     WordContent            There are 50 words instead of 1,000.
@@ -16,12 +17,12 @@ fiction with a parser's trees. The tasks differ from SentEval's in these points,
                            bigrams are.
     CoordinationInversion  The clauses may contain other conjunctions.
 
-The three files are pooled, repeated sentences are dropped, and each task is split anew, 70/15/15.
-Tense, the numbers and OddManOut are split by the lemma that is asked about, as in SentEval.
-WordContent is split by sentence within each word, all other tasks by document. Within each split
-the classes are equally frequent. A task asks about a sentence at most once; its words are joined by
-blanks. What is drawn for a sentence depends on its text alone.
-"""
+The three files are pooled, repeated sentences are dropped, and each task is split anew,
+70/15/15. Tense, the numbers and OddManOut are split by the lemma that is asked about,
+as in SentEval. WordContent is split by sentence within each word, all other tasks by
+document. Within each split the classes are equally frequent. A task asks about a
+sentence at most once; its words are joined by blanks. What is drawn for a sentence
+depends on its text alone."""
 
 from __future__ import annotations
 
@@ -48,15 +49,20 @@ if TYPE_CHECKING:
 
 Form = tuple[str, str, str]  # These are a word, its part of speech, and its features.
 
-# Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a tenth.
+# Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a
+# tenth.
 LENGTHS = range(5, 41)
-# These are the last lengths of the first five bins, as in SentEval. The sixth has all others.
+# These are the last lengths of the first five bins, as in SentEval. The sixth has all
+# others.
 BINS = (8, 12, 16, 20, 25)
-# WordContent asks for WORDS words from the rank RANK on; SentEval takes 1,000 from rank 2,001 on.
+# WordContent asks for WORDS words from the rank RANK on; SentEval takes 1,000 from rank
+# 2,001 on.
 WORDS, RANK = 50, 100
-# The SHAPES most frequent sequences of relations are classes. All others are one more class.
+# The SHAPES most frequent sequences of relations are classes. All others are one more
+# class.
 SHAPES = 9
-# In OddManOut, a word that is replaced or that replaces another one occurs 5 to 100 times.
+# In OddManOut, a word that is replaced or that replaces another one occurs 5 to 100
+# times.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -70,15 +76,18 @@ _CLASSES = {
     "Depth": ("<=3", "4", "5", ">=6"),
     "TopConstituents": tuple(map(str, range(SHAPES + 1))),
 }
-TASKS = {name: replace(t, labels=_CLASSES.get(name, t.labels)) for name, t in SENTEVAL.items()}
+TASKS = {
+    name: replace(t, labels=_CLASSES.get(name, t.labels))
+    for name, t in SENTEVAL.items()
+}
 
 
 class Sentence(NamedTuple):
     """A Sentence has tuples with one item for each word, and the name of its document.
 
-    kinds: universal parts of speech. features: texts such as "Number=Sing|..." or "_". heads: the
-    position of the head of each word, -1 for the root. relations: names without subtypes.
-    """
+    kinds: universal parts of speech. features: texts such as "Number=Sing|..." or "_".
+    heads: the position of the head of each word, -1 for the root. relations: names
+    without subtypes."""
 
     words: tuple[str, ...]
     lemmas: tuple[str, ...]
@@ -92,9 +101,8 @@ class Sentence(NamedTuple):
 class Row(NamedTuple):
     """A Row is a sentence of a task with its label.
 
-    key: rows with the same key go to the same split. stratum: classes are equally frequent within
-    each stratum.
-    """
+    key: rows with the same key go to the same split. stratum: classes are equally
+    frequent within each stratum."""
 
     label: str
     key: str
@@ -106,10 +114,9 @@ class Row(NamedTuple):
 def read(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
-    Lines of multiword tokens and of empty nodes are passed over; the words of a multiword token
-    have lines of their own. Raises Refused with the file and the line behind a malformed
-    sentence.
-    """
+    Lines of multiword tokens and of empty nodes are passed over; the words of a
+    multiword token have lines of their own. Raises Refused with the file and the line
+    behind a malformed sentence."""
     path, sentences, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
@@ -119,7 +126,9 @@ def read(path: Path | str) -> list[Sentence]:
             rows += [] if re.fullmatch(r"\d+[-.]\d+", cells[0]) else [cells]
         elif rows:
             try:
-                sentences.append(_sentence(rows, f"{path.name}: {document or len(sentences)}"))
+                sentences.append(
+                    _sentence(rows, f"{path.name}: {document or len(sentences)}")
+                )
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
@@ -129,11 +138,15 @@ def read(path: Path | str) -> list[Sentence]:
 
 
 def _sentence(rows: list[list[str]], document: str) -> Sentence:
-    """Return the Sentence of some rows of a file. Raises Refused or IndexError where they are no
-    tree."""
-    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
+    """Return the Sentence of some rows of a file. Raises Refused or IndexError where
+    they are no tree."""
+    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(
+        *rows, strict=True
+    )
     heads = tuple(int(head) - 1 for head in heads)
-    lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
+    lemmas = tuple(
+        (w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True)
+    )
     relations = tuple(name.split(":")[0] for name in relations)
     s = Sentence(words, lemmas, kinds, features, heads, relations, document)
     right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
@@ -165,15 +178,22 @@ def _feature(sentence: Sentence, i: int, name: str) -> str | None:
 
 
 def _asked(
-    sentence: Sentence, kind: str, values: Mapping[int, str | None], main: Callable[[int], bool]
+    sentence: Sentence,
+    kind: str,
+    values: Mapping[int, str | None],
+    main: Callable[[int], bool],
 ) -> tuple[str, str] | None:
-    """Return (class, lemma) of the word that a task asks about; None where there is none.
+    """Return (class, lemma) of the word that a task asks about; None where there is
+    none.
 
-    kind: the part of speech of the word. values: {position of a word: its tense or number}. main:
-    f(position) -> whether the word belongs to the main clause. Where none does, the word of the
-    highest clause is taken if all values agree.
-    """
-    words = [i for i, value in values.items() if sentence.kinds[i] == kind and value in _NAMES]
+    kind: the part of speech of the word. values: {position of a word: its tense or
+    number}. main: f(position) -> whether the word belongs to the main clause. Where
+    none does, the word of the highest clause is taken if all values agree."""
+    words = [
+        i
+        for i, value in values.items()
+        if sentence.kinds[i] == kind and value in _NAMES
+    ]
     candidates = [i for i in words if main(i)]
     if words and not candidates and len(set(values.values())) == 1:
         level = depths(sentence)
@@ -183,16 +203,19 @@ def _asked(
 
 
 def tense(s: Sentence) -> tuple[str, str] | None:
-    """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or of another
-    clause where all verbs agree. Returns None where there is none."""
+    """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
+    of another clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
-    finite = {i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]}
+    finite = {
+        i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]
+    }
     return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
 
 
 def number(s: Sentence, relation: str) -> tuple[str, str] | None:
-    """Return ("NN" or "NNS", lemma) of the subject or object of the main clause, a common noun, or
-    of that of another clause where all agree. Returns None where there is none.
+    """Return ("NN" or "NNS", lemma) of the subject or object of the main clause, a
+    common noun, or of that of another clause where all agree. Returns None where there
+    is none.
 
     relation: "nsubj" or "obj". Pronouns without a number do not count.
     """
@@ -203,22 +226,32 @@ def number(s: Sentence, relation: str) -> tuple[str, str] | None:
 
 
 def shape(s: Sentence) -> str:
-    """Return the order of the root and its clause-level dependents, such as "nsubj root obj"."""
+    """Return the order of the root and its clause-level dependents, such as "nsubj root
+    obj"."""
     root = s.heads.index(-1)
-    names = {i: name for i, name in enumerate(s.relations) if s.heads[i] == root and name in _SHAPE}
+    names = {
+        i: name
+        for i, name in enumerate(s.relations)
+        if s.heads[i] == root and name in _SHAPE
+    }
     return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
 
 
 def inverted(s: Sentence) -> tuple[list[str], int] | None:
-    """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ." becomes
-    "She stayed , but he left .".
+    """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ."
+    becomes "She stayed , but he left .".
 
-    Returns (words, 1 where the first clause was longer, -1 where it was shorter, 0 where both have
-    the same length), or None where there are no such clauses.
-    """
-    words, root, links = s.words, s.heads.index(-1), list(zip(s.heads, s.relations, strict=True))
+    Returns (words, 1 where the first clause was longer, -1 where it was shorter, 0
+    where both have the same length), or None where there are no such clauses."""
+    words, root, links = (
+        s.words,
+        s.heads.index(-1),
+        list(zip(s.heads, s.relations, strict=True)),
+    )
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
-    marks = [i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"]
+    marks = [
+        i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"
+    ]
     subjects = {head for head, name in links if name in _SUBJECTS}
     is_coordinated = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
     if not is_coordinated or _QUOTES & set(words):
@@ -226,7 +259,11 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
     [clause], [mark] = clauses, marks
     spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
-    if not before or not after or any((i > mark) != (clause in above(s, i)) for i in spoken):
+    if (
+        not before
+        or not after
+        or any((i > mark) != (clause in above(s, i)) for i in spoken)
+    ):
         return None
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
@@ -241,14 +278,17 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
 # ---- the tasks ----
 @cache
 class _World:
-    """A _World has the pooled sentences of a treebank, and what the tasks take from all of them."""
+    """A _World has the pooled sentences of a treebank, and what the tasks take from all
+    of them."""
 
     def __init__(self, root: Path) -> None:
         pooled = {}
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                reason = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
+                reason = (
+                    f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
+                )
                 raise Absent(f"{reason}; fix: put the files of one treebank there")
             for s in read(paths[0]):
                 if len(s.words) in LENGTHS:
@@ -260,7 +300,9 @@ class _World:
             words.update(word for word in said if len(word) > 3 and word.isalpha())
         shapes = Counter(map(shape, self.sentences)).most_common(SHAPES)
         self.names = {
-            "WordContent": sorted(word for word, _ in words.most_common(RANK + WORDS)[RANK:]),
+            "WordContent": sorted(
+                word for word, _ in words.most_common(RANK + WORDS)[RANK:]
+            ),
             "TopConstituents": [name for name, _ in shapes],
         }
         forms = [(form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)]
@@ -274,19 +316,28 @@ class _World:
         return *form[1:], self.times[form].bit_length()
 
     def row(self, task: str, s: Sentence, rng: Random) -> Row | None:
-        """Return the Row of a sentence in a task; None where the task cannot ask about it."""
+        """Return the Row of a sentence in a task; None where the task cannot ask about
+        it."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
         if task == "WordContent":
             names = self.names[task]
-            indices = [names.index(word) for word in map(str.lower, words) if word in names]
-            return Row(str(indices[0]), " ".join(words), words) if len(indices) == 1 else None
+            indices = [
+                names.index(word) for word in map(str.lower, words) if word in names
+            ]
+            return (
+                Row(str(indices[0]), " ".join(words), words)
+                if len(indices) == 1
+                else None
+            )
         if task == "Depth":
             bin = min(max(*depths(s), 3), 6) - 3
             return Row(TASKS[task].labels[bin], s.document, words, len(words))
         if task == "TopConstituents":
-            return Row(str([*self.names[task], shape(s)].index(shape(s))), s.document, words)
+            return Row(
+                str([*self.names[task], shape(s)].index(shape(s))), s.document, words
+            )
         if task == "BigramShift":
             return _shifted(s, words, label, rng)
         if task == "OddManOut":
@@ -304,7 +355,8 @@ class _World:
         if not forms:
             return None
         form, i = rng.choice(forms)
-        # Occurrences are drawn, so a frequent word replaces others more often than a rare one does.
+        # Occurrences are drawn, so a frequent word replaces others more often than a
+        # rare one does.
         drawn = rng.choices(self.peers[self._like(form)], k=9)
         others = [pair for pair in drawn if pair[1] != s.lemmas[i]]
         if not others:
@@ -318,7 +370,9 @@ class _World:
 def _shifted(s: Sentence, words: list[str], label: str, rng: Random) -> Row | None:
     free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
-    places = [i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]]
+    places = [
+        i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]
+    ]
     if not places or _QUOTES & set(words):
         return None
     i = rng.choice(places)
@@ -334,7 +388,8 @@ def _forms(s: Sentence) -> Iterator[tuple[Form, int]]:
             yield (word, kind, s.features[i]), i
 
 
-# The unseen rows of every task are its test part, which shares no sentence with the other parts.
+# The unseen rows of every task are its test part, which shares no sentence with the
+# other parts.
 UNSEEN = tuple(TASKS)
 
 
@@ -344,12 +399,11 @@ def unseen(task: str, root: Path | str) -> Split:
 
 
 def load(task: str, root: Path | str) -> dict[str, Split]:
-    """Return {"train", "dev", "test": Split} of a task. The index of a row is the number of its
-    sentence in the pooled files.
+    """Return {"train", "dev", "test": Split} of a task. The index of a row is the
+    number of its sentence in the pooled files.
 
-    Raises FileNotFoundError where the three files are absent. Raises Refused with file and line
-    where one is malformed, and where they have too few sentences.
-    """
+    Raises FileNotFoundError where the three files are absent. Raises Refused with file
+    and line where one is malformed, and where they have too few sentences."""
     world, records = _World(Path(root)), []
     import pandas as pd  # A plan without these files starts quicker without this import.
 
@@ -357,7 +411,9 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         order = rng.random()
         if row := world.row(task, s, rng):
-            records.append((order, index, " ".join(row.words), row.label, row.key, row.stratum))
+            records.append(
+                (order, index, " ".join(row.words), row.label, row.key, row.stratum)
+            )
     columns = ("order", "index", "text", "label", "key", "stratum")
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
     rows["part"] = rows["key"].map(_parts(rows, task == "WordContent"))
@@ -372,17 +428,19 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         if chosen.empty:
             few = f"{root}: no {part} rows of every class of {task} in {len(records)} sentences"
             raise Refused(f"{few}; fix: use a larger treebank")
-        y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
+        y, index = (
+            chosen["label"].map(codes).to_numpy(np.int64),
+            chosen["index"].to_numpy(),
+        )
         # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
         splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits
 
 
 def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
-    """Return {key: split name} for the keys of some rows.
-    by_label: whether the rows of each label are divided on their own. A frequent key goes to the
-    training set; it would be too large a part of a small split.
-    """
+    """Return {key: split name} for the keys of some rows. by_label: whether the rows of
+    each label are divided on their own. A frequent key goes to the training set; it
+    would be too large a part of a small split."""
     split_by_key = {}
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0

@@ -1,10 +1,10 @@
-"""This module chooses unseen rows: labelled rows on which no run trains or selects, judged beside
-the development set.
+"""This module chooses unseen rows: labelled rows on which no run trains or selects,
+judged beside the development set.
 
-Where a source has no official ones, they are training rows that are left over and share no text
-with a training or held-out row. Texts are compared as lower-cased words between blanks. Two texts
-share text where four words in a row stand in both. A text of fewer words shares text with another
-where one of the two is, as a whole, part of the other.
+Where a source has no official ones, they are training rows that are left over and share
+no text with a training or held-out row. Texts are compared as lower-cased words between
+blanks. Two texts share text where four words in a row stand in both. A text of fewer
+words shares text with another where one of the two is, as a whole, part of the other.
 
 Runs predict all unseen rows. Scores count only those that have at least LONG words, and official
 ones only where none of their texts is also in a training row. The training rows of SST-2 are
@@ -43,22 +43,29 @@ class _Split(Protocol):
 
 def texts(split: _Split, row: int) -> list[Text]:
     """Return the texts of one row of a Split, each as its words."""
-    return [tuple(column[row].lower().split()) for column in (split.a, split.b) if column]
+    return [
+        tuple(column[row].lower().split()) for column in (split.a, split.b) if column
+    ]
 
 
 def words(split: _Split) -> np.ndarray:
-    """Return the number of words in each row of a Split, [N], both texts of a pair together."""
+    """Return the number of words in each row of a Split, [N], both texts of a pair
+    together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
 def parts(text: Text, *sizes: int) -> list[Text]:
     """Return the parts of a text that have one of the sizes, in words in a row."""
-    return [part for size in sizes for part in zip(*(text[i:] for i in range(size)), strict=False)]
+    return [
+        part
+        for size in sizes
+        for part in zip(*(text[i:] for i in range(size)), strict=False)
+    ]
 
 
 def marks(text: Text) -> list[Text]:
-    """Return the parts by which a text is compared: all that have four words, or a shorter text as
-    a whole."""
+    """Return the parts by which a text is compared: all that have four words, or a
+    shorter text as a whole."""
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
@@ -72,16 +79,23 @@ def within(text: Text, short_texts: set[Text]) -> list[Text]:
     return [part for part in parts(text, *range(1, WORDS)) if part in short_texts]
 
 
-def apart(split: _Split, taken: Iterable[int], rest: Iterable[int], count: int) -> list[int]:
-    """Return the first `count` rows of `rest` that share no text with the rows `taken`, or fewer
-    where there are no more. Rows are given and returned as positions in the Split."""
+def apart(
+    split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
+) -> list[int]:
+    """Return the first `count` rows of `rest` that share no text with the rows `taken`,
+    or fewer where there are no more. Rows are given and returned as positions in the
+    Split."""
     taken_texts = [text for row in taken for text in texts(split, row)]
-    taken_parts = {part for text in taken_texts for part in parts(text, *range(1, WORDS + 1))}
+    taken_parts = {
+        part for text in taken_texts for part in parts(text, *range(1, WORDS + 1))
+    }
     short_texts = short(taken_texts)
 
     def shares(text: Text) -> bool:
         few = len(text) < WORDS
-        return not taken_parts.isdisjoint(marks(text)) or (few and bool(within(text, short_texts)))
+        return not taken_parts.isdisjoint(marks(text)) or (
+            few and bool(within(text, short_texts))
+        )
 
     new = (row for row in rest if not any(map(shares, texts(split, row))))
     return list(islice(new, count))
@@ -90,9 +104,8 @@ def apart(split: _Split, taken: Iterable[int], rest: Iterable[int], count: int) 
 def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
 
-    Rows that share text are in one cluster, and so are rows that a chain of such rows links.
-    only_equal: whether only equal texts count as shared.
-    """
+    Rows that share text are in one cluster, and so are rows that a chain of such rows
+    links. only_equal: whether only equal texts count as shared."""
     rows = [texts(split, row) for split in splits for row in range(len(split))]
     few = short(text for row_texts in rows for text in row_texts)
     parent = list(range(len(rows)))
@@ -113,14 +126,23 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
 def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     """Return the arrays by which N unseen rows are judged, beside D development rows.
 
-    split, dev: the Splits of the unseen and of the development rows. train: the Split of the
-    training rows where unseen rows are official; a row that has a text in common with them does not
-    count. Returns {"labels" [N], "judged": the positions of the K rows that count, "cluster"
-    [D + K], "words": the number of words [D + N]}, with development rows first.
-    """
-    seen = {text for row in range(len(train)) for text in texts(train, row)} if train else set()
+    split, dev: the Splits of the unseen and of the development rows. train: the Split
+    of the training rows where unseen rows are official; a row that has a text in common
+    with them does not count. Returns {"labels" [N], "judged": the positions of the K
+    rows that count, "cluster" [D + K], "words": the number of words [D + N]}, with
+    development rows first."""
+    seen = (
+        {text for row in range(len(train)) for text in texts(train, row)}
+        if train
+        else set()
+    )
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
     positions = np.flatnonzero(new & (words(split) >= LONG))
     cluster = clusters(dev, split.take(positions), only_equal=train is not None)
     lengths = np.concatenate([words(dev), words(split)])
-    return {"labels": split.y, "judged": positions, "cluster": cluster, "words": lengths}
+    return {
+        "labels": split.y,
+        "judged": positions,
+        "cluster": cluster,
+        "words": lengths,
+    }

@@ -1,10 +1,9 @@
-"""This room writes a finished model as a folder that anyone can open: in Hugging Face layout, with
-a model card, and as ONNX where that is wanted.
+"""This room writes a finished model as a folder that anyone can open: in Hugging Face
+layout, with a model card, and as ONNX where that is wanted.
 
-The folder has the format of the one that a run keeps. Where the model was changed by an operation
-of `lib.model.surgery`, the folder carries the sources of `lib.model` beside the weights.
-transformers then opens it without this library.
-"""
+The folder has the format of the one that a run keeps. Where the model was changed by an
+operation of `lib.model.surgery`, the folder carries the sources of `lib.model` beside
+the weights. transformers then opens it without this library."""
 
 from __future__ import annotations
 
@@ -30,25 +29,32 @@ from lib.model.surgery import OPERATIONS, function
 
 # Outputs in float32 may differ by at most CLOSE.
 CLOSE = 1e-4
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # An MPNet takes the first two.
+INPUTS = (
+    "input_ids",
+    "attention_mask",
+    "token_type_ids",
+)  # An MPNet takes the first two.
 ONNX = ("BertForSequenceClassification", "MPNetForSequenceClassification")
 
 
 def export(
-    source: str | Path, folder: str | Path, labels: Sequence[str] | None = None, onnx: bool = False
+    source: str | Path,
+    folder: str | Path,
+    labels: Sequence[str] | None = None,
+    onnx: bool = False,
 ) -> Json:
     """Write a saved model to a new folder, and compare the outputs of both.
 
-    source: the folder of the saved model (lib.model.backbone). folder: the new folder. labels: the
-    names of its classes, () for a score, None where it is no classifier. onnx: whether `model.onnx`
-    is written too.
+    source: the folder of the saved model (lib.model.backbone). folder: the new folder.
+    labels: the names of its classes, () for a score, None where it is no classifier.
+    onnx: whether `model.onnx` is written too.
 
-    Returns {"forms": {form: its largest difference to the outputs of the saved model}, "auto": the
-    name of the class that opens the folder, "remote": whether that needs the code in the folder,
-    "parameters": their number}. Before anything is written, raises Refused for a model that
-    cannot have a form, and ModuleNotFoundError where onnxruntime is absent
-    (requirements-export.txt). Raises RuntimeError where a form differs by more than CLOSE.
-    """
+    Returns {"forms": {form: its largest difference to the outputs of the saved model},
+    "auto": the name of the class that opens the folder, "remote": whether that needs
+    the code in the folder, "parameters": their number}. Before anything is written,
+    raises Refused for a model that cannot have a form, and ModuleNotFoundError where
+    onnxruntime is absent (requirements-export.txt). Raises RuntimeError where a form
+    differs by more than CLOSE."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
@@ -61,7 +67,9 @@ def export(
     if onnx:
         forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
     for form, run in forms.items():
-        most = max(float(abs(run(batch) - expected).max()) for batch, expected in samples)
+        most = max(
+            float(abs(run(batch) - expected).max()) for batch, expected in samples
+        )
         if not most <= CLOSE:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
             raise Refused(f"{why}than rounding ({CLOSE}): do not use it")
@@ -70,10 +78,12 @@ def export(
 
 
 def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
-    """Raise Refused where a model cannot be written to a folder, or cannot be written as
-    ONNX."""
+    """Raise Refused where a model cannot be written to a folder, or cannot be written
+    as ONNX."""
     if folder.exists() and any(folder.iterdir()):
-        raise Refused(f"{folder} is not empty: name a new folder with --to, or delete it")
+        raise Refused(
+            f"{folder} is not empty: name a new folder with --to, or delete it"
+        )
     if onnx:
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
         if cls not in ONNX or {"mix", "int8"} & {*ops} or fixed(model):
@@ -84,7 +94,9 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
 
 
 # ---- what is written ----
-def name_classes(model: PreTrainedModel, labels: Sequence[str] | None) -> PreTrainedModel:
+def name_classes(
+    model: PreTrainedModel, labels: Sequence[str] | None
+) -> PreTrainedModel:
     """Write the names of a model's classes into its configuration. Returns the model.
 
     labels: as in `export`.
@@ -93,31 +105,42 @@ def name_classes(model: PreTrainedModel, labels: Sequence[str] | None) -> PreTra
         model.config.id2label = dict(enumerate(labels))
         model.config.label2id = {name: number for number, name in enumerate(labels)}
     if labels is not None:
-        model.config.problem_type = "single_label_classification" if labels else "regression"
+        model.config.problem_type = (
+            "single_label_classification" if labels else "regression"
+        )
     return model
 
 
 def carry(folder: Path) -> bool:
-    """Add the sources of a changed model to its folder, and the names of its classes to its
-    configuration as `auto_map`. Returns whether the model needs them."""
+    """Add the sources of a changed model to its folder, and the names of its classes to
+    its configuration as `auto_map`. Returns whether the model needs them."""
     if not backbone.operated(folder):
         return False
     config, code = backbone.described(folder), Path(modeling.__file__)
     methods = {op["op"] for op in config["surgery"]} - OPERATIONS.keys()
-    files = [Path(str(sys.modules[function(name).__module__].__file__)) for name in sorted(methods)]
+    files = [
+        Path(str(sys.modules[function(name).__module__].__file__))
+        for name in sorted(methods)
+    ]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copyfile(path, folder / Path(path).name)
     with (folder / code.name).open("a") as file:  # transformers follows only imports.
-        file.writelines(f"from .{name} import change  # noqa\n" for name in sorted(methods))
+        file.writelines(
+            f"from .{name} import change  # noqa\n" for name in sorted(methods)
+        )
     name = backbone.architecture(folder)
-    classes = {"AutoConfig": getattr(modeling, name).config_class.__name__, auto(name): name}
+    classes = {
+        "AutoConfig": getattr(modeling, name).config_class.__name__,
+        auto(name): name,
+    }
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
 
 
 def auto(cls: str) -> str:
-    """Return the name of the Auto class that opens a model of the class with the name `cls`."""
+    """Return the name of the Auto class that opens a model of the class with the name
+    `cls`."""
     head = cls.partition("For")
     return "AutoModel" + "".join(head[1:])
 
@@ -134,27 +157,40 @@ def in_onnx(
 ) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
 
-    batch: an example, of which the numbers of rows and of tokens are left free. path: the new file.
-    """
+    batch: an example, of which the numbers of rows and of tokens are left free. path:
+    the new file."""
     import onnxruntime
 
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # PyTorch warns without torchvision.
+    logging.getLogger("torch.onnx").setLevel(
+        logging.ERROR
+    )  # PyTorch warns without torchvision.
     free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
-    options = {"input_names": [*batch], "output_names": ["logits"], "dynamic_shapes": free}
-    torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **options)
+    options = {
+        "input_names": [*batch],
+        "output_names": ["logits"],
+        "dynamic_shapes": free,
+    }
+    torch.onnx.export(
+        model, (), path, kwargs=batch, external_data=False, verbose=False, **options
+    )
     session = onnxruntime.InferenceSession(path)
-    return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
+    return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[
+        0
+    ].flatten()
 
 
 def fixed(model: PreTrainedModel) -> int:
-    """Return the only number of tokens that a model takes; 0 where it takes any number."""
-    lengths = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
+    """Return the only number of tokens that a model takes; 0 where it takes any
+    number."""
+    lengths = (
+        p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
+    )
     return max(lengths, default=0)
 
 
 def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random batches of several lengths, [rows, T] each. The first row is whole, the others
-    are padded."""
+    """Yield random batches of several lengths, [rows, T] each. The first row is whole,
+    the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
     most = fixed(model) or min(128, config.max_position_embeddings - 2)
     for tokens in (most,) if fixed(model) else (most // 4, most // 2, most):

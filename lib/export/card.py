@@ -23,7 +23,11 @@ def card(run: Run, exported: Json) -> ModelCard:
     """
     spec, task = from_json(run.spec), task_of(run)
     bases = sorted(
-        {ancestor.args["name"] for ancestor in ancestry([spec]) if ancestor.step == "checkpoint"}
+        {
+            ancestor.args["name"]
+            for ancestor in ancestry([spec])
+            if ancestor.step == "checkpoint"
+        }
     )
     return ModelCard.from_template(
         ModelCardData(library_name="transformers"),
@@ -39,11 +43,15 @@ def card(run: Run, exported: Json) -> ModelCard:
 
 
 def steps(spec: Spec) -> Iterator[str]:
-    """Yield a line for each run behind a model, with its step and its arguments. Inputs come before
-    the runs that use them."""
+    """Yield a line for each run behind a model, with its step and its arguments. Inputs
+    come before the runs that use them."""
     behind = sorted(ancestry([spec]), key=lambda ancestor: len(ancestry([ancestor])))
     for number, run_spec in enumerate([*behind, spec], 1):
-        args = {name: v for name, v in run_spec.args.items() if name not in ("data", "numerics")}
+        args = {
+            name: v
+            for name, v in run_spec.args.items()
+            if name not in ("data", "numerics")
+        }
         yield (
             f"{number}. `{run_spec.step}`, seed {run_spec.seed}: "
             f"`{json.dumps(placeless(args))[:400]}`"
@@ -51,8 +59,10 @@ def steps(spec: Spec) -> Iterator[str]:
 
 
 def measured(run: Run, task: Task | None) -> dict[str, float]:
-    """Return {name: value} of the metrics of a task that a run has, on development, unseen and test
-    rows."""
+    """Return {name: value} of the metrics of a task that a run has, on development,
+    unseen and test rows."""
     metrics = task.metrics if task else ()
-    names = [f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")]
+    names = [
+        f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")
+    ]
     return {name: run.metrics[name] for name in names if name in run.metrics}

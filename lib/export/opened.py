@@ -1,5 +1,5 @@
-"""This module opens a finished run: its model, tokenizer, predictions and development rows
-(`lib.load`).
+"""This module opens a finished run: its model, tokenizer, predictions and development
+rows (`lib.load`).
 
 It is free of torch until a model is asked for, so that pages show predictions at once.
 """
@@ -34,7 +34,8 @@ def task_of(run: Run) -> Task | None:
 
 @dataclass(frozen=True)
 class Opened:
-    """An Opened gives the parts of a finished run. Each one is read when it is asked for."""
+    """An Opened gives the parts of a finished run. Each one is read when it is asked
+    for."""
 
     run: Run
 
@@ -46,8 +47,8 @@ class Opened:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Return the model in float32 and eval mode. Raises FileNotFoundError where it was not
-        kept."""
+        """Return the model in float32 and eval mode. Raises FileNotFoundError where it
+        was not kept."""
         return self._loaded[0]
 
     @property
@@ -61,12 +62,12 @@ class Opened:
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """Return a frame with one line for each development row, by the number of the row.
+        """Return a frame with one line for each development row, by the number of the
+        row.
 
-        Its columns are `label`, the predicted class `said`, whether that is `right`, and the
-        `confidence` in it. For a regression they are `label` and `said`, on the scale of the file.
-        For spans they are the arrays that the run keeps.
-        """
+        Its columns are `label`, the predicted class `said`, whether that is `right`,
+        and the `confidence` in it. For a regression they are `label` and `said`, on the
+        scale of the file. For spans they are the arrays that the run keeps."""
         arrays = self.run.arrays("predictions")
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
@@ -75,10 +76,16 @@ class Opened:
         assert task  # Only a run of one task keeps logits.
         low, high = task.scale
         scores = {"label": labels.astype(float), "said": logits[:, 0]}
-        columns = {name: low + values * (high - low) / 5 for name, values in scores.items()}
+        columns = {
+            name: low + values * (high - low) / 5 for name, values in scores.items()
+        }
         if task.labels:
             said, names = logits.argmax(1), np.array(task.labels)
-            columns = {"label": names[labels], "said": names[said], "right": said == labels}
+            columns = {
+                "label": names[labels],
+                "said": names[said],
+                "right": said == labels,
+            }
             columns["confidence"] = softmax(logits, 1).max(1)
         return pd.DataFrame(columns, pd.Index(arrays["index"], name="row"))
 
@@ -98,11 +105,10 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    name: a part of a notebook's name; the values of `columns` choose a line of its grid. Or the
-    name of a run, or a part of it that only this run has. keep: whether the run is made with its
-    weights where they are missing. Raises Refused where no run or several fit, and
-    FileNotFoundError for a run that is not made.
-    """
+    name: a part of a notebook's name; the values of `columns` choose a line of its
+    grid. Or the name of a run, or a part of it that only this run has. keep: whether
+    the run is made with its weights where they are missing. Raises Refused where no run
+    or several fit, and FileNotFoundError for a run that is not made."""
     spec = None if "-" in name else chosen(name, profile, columns)
     run = Store().lookup(spec)["run"] if spec else find_run(name)
     if run is None and spec and not keep:
@@ -115,7 +121,8 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
 
 
 def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
-    """Return the Spec of the only line of a notebook's grid that has the values of `columns`.
+    """Return the Spec of the only line of a notebook's grid that has the values of
+    `columns`.
 
     Raises Refused with lines to choose from where no line or several have them.
     """
@@ -124,16 +131,20 @@ def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
     hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        reason = f"{len(specs)} runs of {path.stem} have {columns}: choose a line such as"
+        reason = (
+            f"{len(specs)} runs of {path.stem} have {columns}: choose a line such as"
+        )
         raise Refused(f"{reason} {', '.join(map(str, lines))}")
     return specs.pop()
 
 
 def find_run(name: str) -> Run:
-    """Return the only run whose name contains `name`. Raises Refused where no run or several
-    do."""
+    """Return the only run whose name contains `name`. Raises Refused where no run or
+    several do."""
     runs = {run.name: run for run in Store().every()}
-    hits = [name] if name in runs else [run_name for run_name in runs if name in run_name]
+    hits = (
+        [name] if name in runs else [run_name for run_name in runs if name in run_name]
+    )
     if len(hits) != 1:
         first = ", ".join((hits or list(runs))[:9])
         raise Refused(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
@@ -143,9 +154,9 @@ def find_run(name: str) -> Run:
 def weights(run: Run, keep: bool = False) -> Run:
     """Return a run with its weights.
 
-    keep: whether the run is made again where its weights are missing. Raises Refused for a step
-    that makes no model, and FileNotFoundError with the command that makes the weights.
-    """
+    keep: whether the run is made again where its weights are missing. Raises Refused
+    for a step that makes no model, and FileNotFoundError with the command that makes
+    the weights."""
     if run.model.exists():
         return run
     spec = from_json(run.spec)
@@ -163,8 +174,8 @@ def weights(run: Run, keep: bool = False) -> Run:
 
 
 def made(spec: Spec) -> Run:
-    """Make the run of a Spec with its weights. Raises RuntimeError with the reason where it
-    fails."""
+    """Make the run of a Spec with its weights. Raises RuntimeError with the reason
+    where it fails."""
     from lib.cluster import sweep
 
     lost = sweep.make([spec], keep=True)

@@ -1,7 +1,7 @@
 """This module reads the cells of a claim. It is free of torch.
 
-A cell says what is compared with what, and in which region the result must lie. The column `cells`
-of `claims.csv` writes it with the labels of the rows of the page's grid:
+A cell says what is compared with what, and in which region the result must lie. The
+column `cells` of `claims.csv` writes it with the labels of the rows of the page's grid:
 
     Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
     F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
@@ -14,9 +14,9 @@ of `claims.csv` writes it with the labels of the rows of the page's grid:
     kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
     diverged :: BERMo = value 0                The measure is 0 in every run.
 
-All of them but the last are contrasts: weighted sums of scores or measures, and a region in which
-the 95 % interval must lie. The label * stands for any model, the value * for any value.
-"""
+All of them but the last are contrasts: weighted sums of scores or measures, and a
+region in which the 95 % interval must lie. The label * stands for any model, the value
+* for any value."""
 
 import re
 from collections import defaultdict
@@ -84,7 +84,9 @@ class Cell:
     @property
     def models(self) -> list[Model]:
         """Return all models of the Forms, each once."""
-        return list(dict.fromkeys(model for _, form in self.terms for model in form.models))
+        return list(
+            dict.fromkeys(model for _, form in self.terms for model in form.models)
+        )
 
 
 def labelled(row: Mapping[str, Any]) -> str | None:
@@ -93,34 +95,46 @@ def labelled(row: Mapping[str, Any]) -> str | None:
 
 
 def fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
-    """Return whether a row has a label, or a recipe of this name, and the values of a place."""
+    """Return whether a row has a label, or a recipe of this name, and the values of a
+    place."""
     return label in ("*", labelled(row), row.get("recipe")) and all(
-        any(same(row.get(key), value) for value in values.split("/")) for key, values in where
+        any(same(row.get(key), value) for value in values.split("/"))
+        for key, values in where
     )
 
 
 def same(value: Any, text: str) -> bool:
-    """Return whether a value is meant by a text. A DataFrame may have turned 3 into 3.0."""
+    """Return whether a value is meant by a text. A DataFrame may have turned 3 into
+    3.0."""
     if value is None or value != value:
         return False
-    return text in ("*", str(value)) or (isinstance(value, float) and text == f"{value:g}")
+    return text in ("*", str(value)) or (
+        isinstance(value, float) and text == f"{value:g}"
+    )
 
 
 def places(text: str | None) -> Place:
     """Return the place of a text such as "m=3, task=CoLA"."""
     items = (tuple(item.split("=", 1)) for item in (text or "").split(", ") if item)
-    return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in items)
+    return tuple(
+        (key, "*" if (key, value) == ("task", "each") else value)
+        for key, value in items
+    )
 
 
 def form(text: str, where: Place) -> Form:
-    """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a place."""
+    """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a
+    place."""
     models = [
         # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in text.split(" over ")
     ]
     return Form(
-        tuple((label, (*places(place or models[-1][1]), *where)) for label, place in models)
+        tuple(
+            (label, (*places(place or models[-1][1]), *where))
+            for label, place in models
+        )
     )
 
 
@@ -136,7 +150,8 @@ def side(text: str, where: Place, slope: str) -> list[tuple[float, Form]]:
 
 @cache
 def parsed(text: str) -> list[Cell]:
-    """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be read."""
+    """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be
+    read."""
     return [cell(part) for part in text.split("; ") if part]
 
 
@@ -155,7 +170,10 @@ def cell(text: str) -> Cell:
             for weight, one in side(operand, where, slope):
                 weights[one] += factor * weight
     value = hit["right"].startswith("value ")
-    centre, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
+    centre, margin = (
+        float(hit["right"][6:]) if value else 0.0,
+        float(hit["margin"] or 0),
+    )
     high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
     terms = tuple((weight, one) for one, weight in weights.items())
@@ -163,8 +181,12 @@ def cell(text: str) -> Cell:
     if measure:
         known("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
-        raise Refused(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
-    return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
+        raise Refused(
+            f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
+        )
+    return Cell(
+        text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text)
+    )
 
 
 def on_task(one: Cell, task: str) -> Cell:
@@ -173,7 +195,8 @@ def on_task(one: Cell, task: str) -> Cell:
 
 
 def scored(spec: Spec) -> bool:
-    """Return whether the step of a Spec scores examples, so that models can be paired on them."""
+    """Return whether the step of a Spec scores examples, so that models can be paired
+    on them."""
     return spec.step in compare.SCORED
 
 
@@ -190,7 +213,8 @@ def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has none."""
+    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has
+    none."""
     planned = []
     for part in filter(None, text.split(", ")):
         first, _, last = part.partition(" to ")

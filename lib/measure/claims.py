@@ -1,14 +1,15 @@
 """This module gives each cell of a claim one of five words. It is free of torch.
 
-A claim is a row of `claims.csv`, and a cell is one comparison of it (`lib.measure.cells`). `judge`
-takes the collected rows of the grids of the claim's pages. For each cell and task it estimates the
-contrast with its 95 % interval. `Result.word` is the one place that turns an interval into a word:
-it compares the interval with the region that the paper claims, and with the value that the paper
+A claim is a row of `claims.csv`, and a cell is one comparison of it
+(`lib.measure.cells`). `judge` takes the collected rows of the grids of the claim's
+pages. For each cell and task it estimates the contrast with its 95 % interval.
+`Result.word` is the one place that turns an interval into a word: it compares the
+interval with the region that the paper claims, and with the value that the paper
 prints. A claim has no word of its own. It is read as its cells.
 
-Runs that collapsed make no pair, for both models alike, and are counted beside. A model of which
-half the runs learned too little cannot be compared: `unlearned` says which and why.
-"""
+Runs that collapsed make no pair, for both models alike, and are counted beside. A model
+of which half the runs learned too little cannot be compared: `unlearned` says which and
+why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,13 +23,22 @@ from lib.core import disk
 from lib.measure import compare, stats
 from lib.measure.cells import FIRST, Cell, on_task, parsed, scored
 from lib.measure.compare import Column
-from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
+from lib.measure.estimates import (
+    estimate,
+    frames_of,
+    groups_of,
+    parts_of,
+    rows_of,
+    thinnest,
+)
 from lib.measure.measures import MEASURES, ranked, valued
 
-# WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has the words
-# of printed numbers that are computed again. READING tells how words are to be read.
+# WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has
+# the words of printed numbers that are computed again. READING tells how words are to
+# be read.
 WORDS, CHECKS, READING = map(
-    disk.toml(Path(__file__).with_suffix(".toml")).__getitem__, ("WORDS", "CHECKS", "READING")
+    disk.toml(Path(__file__).with_suffix(".toml")).__getitem__,
+    ("WORDS", "CHECKS", "READING"),
 )
 AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
     "agrees",
@@ -40,13 +50,19 @@ AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
 NEAR = 10.0  # A model that may fail is told to come so many points near the other one.
-FAMILIES = {"bert": "BERT", "roberta": "RoBERTa", "electra": "ELECTRA", "mpnet": "MPNet"}
+FAMILIES = {
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "electra": "ELECTRA",
+    "mpnet": "MPNet",
+}
 DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
 
 
 @dataclass(frozen=True)
 class Result:
-    """A Result is one cell of a claim as it was measured on some tasks at one profile."""
+    """A Result is one cell of a claim as it was measured on some tasks at one
+    profile."""
 
     claim: str
     cell: Cell
@@ -55,9 +71,15 @@ class Result:
     done: int  # All runs of so many seeds have ended.
     planned: int
     reason: str = ""  # This sentence says why the cell is not measured.
-    printed: float | None = None  # The paper prints this value of the same cell and tasks.
-    interest: float | None = None  # The plan names it as the smallest effect of interest.
-    beside: bool = False  # The result is one task of a mean. It is shown, and counts nowhere.
+    printed: float | None = (
+        None  # The paper prints this value of the same cell and tasks.
+    )
+    interest: float | None = (
+        None  # The plan names it as the smallest effect of interest.
+    )
+    beside: bool = (
+        False  # The result is one task of a mean. It is shown, and counts nowhere.
+    )
     collapsed: str = ""  # It says how many runs of which model collapsed.
     counts: str = ""  # A share is told by its counts, such as "8 of 8 against 0 of 8".
     sentence: str = ""  # It says what is compared, and on which task.
@@ -94,7 +116,8 @@ class Result:
 
     @property
     def word(self) -> str:
-        """Return the word on this cell: the first of five rules that fits its interval."""
+        """Return the word on this cell: the first of five rules that fits its
+        interval."""
         if self.unmeasured:
             return NOT_MEASURED
         (low, high), e, aim = self.cell.bounds, self.estimate, self.aim
@@ -109,29 +132,35 @@ class Result:
 
     @property
     def size(self) -> str:
-        """Return whether an agreeing interval shuts out the printed value, in words, or "".
+        """Return whether an agreeing interval shuts out the printed value, in words, or
+        "".
 
-        Without a printed value it tells whether the effect is below the one of interest.
-        """
+        Without a printed value it tells whether the effect is below the one of
+        interest."""
         if self.word != AGREES or self.aim is None:
             return ""
         assert self.estimate is not None
         if self.printed is None:
             above = self.aim > self.null
-            weak = self.estimate.high < self.aim if above else self.estimate.low > self.aim
+            weak = (
+                self.estimate.high < self.aim if above else self.estimate.low > self.aim
+            )
             return "weaker than the effect of interest" * weak
         if self.estimate.low <= self.printed <= self.estimate.high:
             return ""
         low, high = self.cell.bounds
         if isfinite(low) == isfinite(high):  # The distance from no effect tells.
-            stronger = abs(self.estimate.mean - self.null) > abs(self.printed - self.null)
+            stronger = abs(self.estimate.mean - self.null) > abs(
+                self.printed - self.null
+            )
         else:  # The claim has a direction.
             stronger = (self.estimate.mean > self.printed) == isfinite(low)
         return "stronger than printed" if stronger else "weaker than printed"
 
     @property
     def shuts_out(self) -> bool | None:
-        """Return whether the interval shuts out the printed value; None where either is lacking."""
+        """Return whether the interval shuts out the printed value; None where either is
+        lacking."""
         if self.unmeasured or self.printed is None:
             return None
         assert self.estimate is not None
@@ -139,11 +168,11 @@ class Result:
 
     @property
     def p(self) -> float | None:
-        """Return the two-sided p of the end that the word rests on; None without an interval.
+        """Return the two-sided p of the end that the word rests on; None without an
+        interval.
 
-        That is the end of the region, or the printed value for "no such effect here". For "too
-        noisy to say" it is the larger one of both.
-        """
+        That is the end of the region, or the printed value for "no such effect here".
+        For "too noisy to say" it is the larger one of both."""
         word, e = self.word, self.estimate
         if word == NOT_MEASURED:
             return None
@@ -166,20 +195,29 @@ class Result:
 
     @property
     def compares(self) -> bool:
-        """Return whether the number is a difference, which has a sign: no ratio, no level."""
+        """Return whether the number is a difference, which has a sign: no ratio, no
+        level."""
         measure = MEASURES.get(self.cell.measure)
-        return not (measure and (measure.null or measure.of_all)) and len(self.cell.models) > 1
+        return (
+            not (measure and (measure.null or measure.of_all))
+            and len(self.cell.models) > 1
+        )
 
     def number(self, value: float) -> str:
-        """Return a number in the unit of this cell as text, with its sign where it compares.
+        """Return a number in the unit of this cell as text, with its sign where it
+        compares.
 
-        A number that is not 0 is never shown as 0, so that a word can be read off its interval.
-        """
+        A number that is not 0 is never shown as 0, so that a word can be read off its
+        interval."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.null and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
-            text = f"{value:.{1 - floor(log10(abs(value))) - 1}f}" if abs(value) >= 1e-4 else "0"
+            text = (
+                f"{value:.{1 - floor(log10(abs(value))) - 1}f}"
+                if abs(value) >= 1e-4
+                else "0"
+            )
         sign = "+" * (self.compares and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
@@ -202,7 +240,9 @@ class Result:
     @property
     def reading(self) -> str:
         """Return the word with what belongs to it: size, Holm's mark."""
-        word = "they differ" if self.word == OPPOSITE and self.equivalence else self.word
+        word = (
+            "they differ" if self.word == OPPOSITE and self.equivalence else self.word
+        )
         size = f" ({self.size})" if self.size else ""
         return f"{word}{size}{' †' * self.stays}"
 
@@ -218,7 +258,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A Verdict is a claim with the Results of its cells, or a printed number computed again."""
+    """A Verdict is a claim with the Results of its cells, or a printed number computed
+    again."""
 
     claim: str
     results: tuple[Result, ...] = ()
@@ -229,8 +270,8 @@ class Verdict:
     measured: str = ""  # Arithmetic says what was computed.
 
     def __getitem__(self, key: str) -> "Verdict":
-        """Return the Verdict with those Results alone that are of a task, or whose cells have a
-        text.
+        """Return the Verdict with those Results alone that are of a task, or whose
+        cells have a text.
 
         So "{N1[STS-B][10 %]}" in a text is a measured figure; see `__str__`.
         """
@@ -240,14 +281,17 @@ class Verdict:
 
     @property
     def first(self) -> Result | None:
-        """Return the first Result, measured or not; another one would answer another question."""
+        """Return the first Result, measured or not; another one would answer another
+        question."""
         return self.results[0] if self.results else None
 
     @property
     def printed(self) -> str:
         """Return what the paper prints of the first cell, as text."""
         first = self.first
-        return first.number(first.printed) if first and first.printed is not None else "–"
+        return (
+            first.number(first.printed) if first and first.printed is not None else "–"
+        )
 
     @property
     def reading(self) -> str:
@@ -255,8 +299,11 @@ class Verdict:
 
     @property
     def collapsed(self) -> str:
-        """Return in brackets what the first cell tells of collapsed runs, "" without any."""
-        return f" ({self.first.collapsed})" if self.first and self.first.collapsed else ""
+        """Return in brackets what the first cell tells of collapsed runs, "" without
+        any."""
+        return (
+            f" ({self.first.collapsed})" if self.first and self.first.collapsed else ""
+        )
 
     @property
     def n(self) -> str:
@@ -267,15 +314,19 @@ class Verdict:
     def __str__(self) -> str:
         """Return the size of the first cell that was measured, or that it was not."""
         first = self.first
-        return first.ours if first and first.estimate and not first.reason else NOT_MEASURED
+        return (
+            first.ours
+            if first and first.estimate and not first.reason
+            else NOT_MEASURED
+        )
 
 
 def correct(results: list[Result], others: list[float]) -> list[Result]:
-    """Return Results with Holm's corrected p over their family: one paper at one profile.
+    """Return Results with Holm's corrected p over their family: one paper at one
+    profile.
 
-    A task of a mean, and a comparison that another claim counts, are not of the family. others: the
-    p of its other cells.
-    """
+    A task of a mean, and a comparison that another claim counts, are not of the family.
+    others: the p of its other cells."""
     every = [None if r.beside or r.same_as else r.p for r in results]
     family = [p for p in every if p is not None]
     corrected = iter(stats.holm([*family, *others]))
@@ -303,11 +354,16 @@ class Setting:
     planned: int = 0  # So many seeds are planned; 0 stands for those of the rows.
     may_fail: tuple[str, ...] = ()  # That these models fail is what the claim says.
 
-    def value(self, table: Mapping[tuple[str, str], float], text: str, task: str) -> float | None:
-        """Return what a table has of a cell: the mean over its tasks, or None if one is lacking."""
+    def value(
+        self, table: Mapping[tuple[str, str], float], text: str, task: str
+    ) -> float | None:
+        """Return what a table has of a cell: the mean over its tasks, or None if one is
+        lacking."""
         if (text, task) in table and "/" not in task:
             return table[text, task]
-        parts = [table.get((text, part), table.get((text, ""))) for part in task.split("/")]
+        parts = [
+            table.get((text, part), table.get((text, ""))) for part in task.split("/")
+        ]
         values = [part for part in parts if part is not None]
         if len(values) == len(parts):
             return float(np.mean(values))
@@ -319,10 +375,9 @@ def judge(
 ) -> tuple[list[Result], str]:
     """Return (the Results of a claim, a note) from the collected rows of its cells.
 
-    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. A cell whose
-    runs another cell of the claim has here counts once. One that has no rows at this profile is not
-    measured, and says what it lacks.
-    """
+    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. A
+    cell whose runs another cell of the claim has here counts once. One that has no rows
+    at this profile is not measured, and says what it lacks."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parsed(line["cells"]):
         try:
@@ -335,14 +390,19 @@ def judge(
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
-            lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
+            lost |= {
+                row["spec"] for row in of_cell if row["state"] in ("failed", "died")
+            }
             results += measure(cell, of_cell, line["id"], setting)
-    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(*compared)
+    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
+        *compared
+    )
     return results, "; ".join(notes)
 
 
 def lacking(model: str, scale: str) -> str:
-    """Return in a sentence what a profile lacks, from the name of a model without rows."""
+    """Return in a sentence what a profile lacks, from the name of a model without
+    rows."""
     label, _, place = model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
@@ -354,8 +414,11 @@ def lacking(model: str, scale: str) -> str:
 
 
 def identity(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
-    """Return what makes two cells the same comparison: measure, region, weights and runs."""
-    specs = [frozenset(row["spec"].id for row in part) for _, part in parts_of(cell, rows)]
+    """Return what makes two cells the same comparison: measure, region, weights and
+    runs."""
+    specs = [
+        frozenset(row["spec"].id for row in part) for _, part in parts_of(cell, rows)
+    ]
     weights = [round(weight, 9) for weight, _ in cell.terms]
     return cell.measure, cell.about, cell.bounds, *weights, *specs
 
@@ -365,9 +428,8 @@ def measure(
 ) -> list[Result]:
     """Return the Results of one Cell on its rows.
 
-    They are one for each task, or one for the mean of all tasks that can be tested with one for
-    each task beside it.
-    """
+    They are one for each task, or one for the mean of all tasks that can be tested with
+    one for each task beside it."""
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
@@ -377,7 +439,11 @@ def measure(
         one: Cell, part: Sequence[Mapping[str, Any]], task: str, beside: bool = False
     ) -> Result:
         seeds, done = thinnest(one, part)
-        groups = [] if one.measure else groups_of(one, part, setting.metric_of, setting.may_fail)
+        groups = (
+            []
+            if one.measure
+            else groups_of(one, part, setting.metric_of, setting.may_fail)
+        )
         reason = untestable(one, part, setting, groups)
         e = None if reason else estimate(one, part, setting.metric_of, groups)
         planned = setting.planned or seeds
@@ -396,14 +462,17 @@ def measure(
             counts=count_shares(one, part, setting) if e else "",
         )
 
-    if cell.is_per_task or (cell.measure and MEASURES[cell.measure].share and len(by_task) > 1):
+    if cell.is_per_task or (
+        cell.measure and MEASURES[cell.measure].share and len(by_task) > 1
+    ):
         results = []
         for task, part in by_task.items():
             one = on_task(cell, task) if cell.is_per_task else cell
             if all(part for _, part in parts_of(one, part)):
                 results.append(result(one, rows_of(one, part), task))
         return results
-    # Tasks are compared with each other where a cell names another task for each of its models.
+    # Tasks are compared with each other where a cell names another task for each of its
+    # models.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
         return [result(cell, rows, "/".join(sorted(by_task)))]
@@ -413,7 +482,9 @@ def measure(
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
-    alone = [r for r in alone if [r.task] != sound]  # One task is no mean, and stands once.
+    alone = [
+        r for r in alone if [r.task] != sound
+    ]  # One task is no mean, and stands once.
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
@@ -426,10 +497,11 @@ def untestable(
     setting: Setting,
     groups: Sequence[tuple[list[stats.Pair], float]] = (),
 ) -> str:
-    """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they can.
+    """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they
+    can.
 
-    At least half of a model's runs learned nothing, two models give the same answers on all rows,
-    or not all that is ranked has run, or too few of the ranked scores differ.
+    At least half of a model's runs learned nothing, two models give the same answers on
+    all rows, or not all that is ranked has run, or too few of the ranked scores differ.
     """
     for (label, _), part in parts_of(cell, rows):
         if label not in setting.may_fail:
@@ -449,12 +521,15 @@ def untestable(
     return ""
 
 
-def unlearned(label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting) -> str:
-    """Return in a sentence that half of a model's runs or more learned too little, or "".
+def unlearned(
+    label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
+) -> str:
+    """Return in a sentence that half of a model's runs or more learned too little, or
+    "".
 
-    A run learned too little if it collapsed, or has less than half of the score that a whole model
-    has in a trial. Where the share of collapsed runs is what is measured, they are no fault.
-    """
+    A run learned too little if it collapsed, or has less than half of the score that a
+    whole model has in a trial. Where the share of collapsed runs is what is measured,
+    they are no fault."""
     faults, runs = [], 0
     for row in rows:
         if not (row["run"] and scored(row["spec"]) and has_score(row, setting)):
@@ -485,12 +560,14 @@ def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
     return row.get(setting.metric_of[row["task"]][0].key, np.nan) > -inf
 
 
-def count_collapsed(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting) -> str:
-    """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP collapsed".
+def count_collapsed(
+    cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
+) -> str:
+    """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
+    collapsed".
 
-    Of a model that may fail it is in how many seeds it comes near the other one. It is "" where
-    there is nothing to tell.
-    """
+    Of a model that may fail it is in how many seeds it comes near the other one. It is
+    "" where there is nothing to tell."""
     levels: dict[str, list[tuple[str, int, compare.Level]]] = {}
     for (label, _), part in parts_of(cell, rows):
         for row in part:
@@ -507,9 +584,13 @@ def count_collapsed(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Sett
             if label in setting.may_fail and len(levels) == 2 and not cell.measure:
                 (rival,) = levels.keys() - {label}
                 other = {
-                    seed: level.score for run_task, seed, level in levels[rival] if run_task == task
+                    seed: level.score
+                    for run_task, seed, level in levels[rival]
+                    if run_task == task
                 }
-                gaps = [other[seed] - level.score for seed, level in here if seed in other]
+                gaps = [
+                    other[seed] - level.score for seed, level in here if seed in other
+                ]
                 near = sum(abs(gap) <= NEAR for gap in gaps)
                 if near < len(gaps):
                     words = f"{name} comes within {NEAR:.0f} points of {rival} in"
@@ -519,8 +600,11 @@ def count_collapsed(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Sett
     return "; ".join(dict.fromkeys(lines))
 
 
-def count_shares(cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting) -> str:
-    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8", else ""."""
+def count_shares(
+    cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
+) -> str:
+    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8",
+    else ""."""
     if not (cell.measure and MEASURES[cell.measure].share):
         return ""
     values = [

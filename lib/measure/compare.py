@@ -1,9 +1,8 @@
-"""This module has scores of collected runs, their Pairs for the statistics, and short texts of
-tables.
+"""This module has scores of collected runs, their Pairs for the statistics, and short
+texts of tables.
 
-All of them are of the rows that `judged` returns. So the difference between two cells of a table is
-the one that a verdict on them uses.
-"""
+All of them are of the rows that `judged` returns. So the difference between two cells
+of a table is the one that a verdict on them uses."""
 
 from __future__ import annotations
 
@@ -33,14 +32,15 @@ from lib.measure.stats import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# These steps score the model that they make. A search scores soft masks, so it is left out, and the
-# network that is cut out of it is judged.
+# These steps score the model that they make. A search scores soft masks, so it is left
+# out, and the network that is cut out of it is judged.
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A Column of a paper's table is the metric of a task's labelled split that it prints."""
+    """A Column of a paper's table is the metric of a task's labelled split that it
+    prints."""
 
     title: str
     task: str
@@ -59,17 +59,22 @@ class Column:
 
 
 def pairs(
-    frame: pd.DataFrame, method: str, baseline: str, columns: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame,
+    method: str,
+    baseline: str,
+    columns: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
-    """Return the Pairs of two models' runs in a collected frame, one for each column of a task.
+    """Return the Pairs of two models' runs in a collected frame, one for each column of
+    a task.
 
-    The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
-    rows by index. A Pair has the title of its column as task. columns: those of each task. Runs
-    that are missing or failed, or that lack the split of a column, make no Pair, and neither do
-    runs of different dtypes (`alike`).
-    """
+    The frame has the columns task, seed, model and run. Runs are matched by task and
+    seed, their rows by index. A Pair has the title of its column as task. columns:
+    those of each task. Runs that are missing or failed, or that lack the split of a
+    column, make no Pair, and neither do runs of different dtypes (`alike`)."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
-    ours, theirs = ([row for row in rows if row["model"] == model] for model in (method, baseline))
+    ours, theirs = (
+        [row for row in rows if row["model"] == model] for model in (method, baseline)
+    )
     # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
     return aligned(ours, theirs, columns)
 
@@ -82,10 +87,9 @@ def aligned(
 ) -> list[Pair]:
     """Return the Pairs of collected rows of two models, as `pairs` does.
 
-    A seed in which one of both models collapsed makes no pair. spared: whether each model's runs
-    count although they collapsed. Raises Refused where two runs were evaluated on different
-    rows.
-    """
+    A seed in which one of both models collapsed makes no pair. spared: whether each
+    model's runs count although they collapsed. Raises Refused where two runs were
+    evaluated on different rows."""
     both = alike([*ours, *theirs])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -95,7 +99,11 @@ def aligned(
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = runs[task, seed], others[task, seed]
         both = zip((run, other), spared, strict=True)
-        if any(level(member, columns[task][0]).collapsed for member, spare in both if not spare):
+        if any(
+            level(member, columns[task][0]).collapsed
+            for member, spare in both
+            if not spare
+        ):
             continue
         scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
@@ -104,7 +112,9 @@ def aligned(
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
                 both = f"{run.name} and {other.name}"
-                raise Refused(f"{both} were evaluated on different rows of {column.title}")
+                raise Refused(
+                    f"{both} were evaluated on different rows of {column.title}"
+                )
             said = a["labels"], a["said"], b["said"]
             about = column.metric, a["cluster"], "".join(dtypes(run.spec))
             replicates.append(Pair(column.title, seed, *said, *about))
@@ -118,17 +128,21 @@ MIXED = "with runs of two dtypes"  # This is the state of such a run.
 
 
 def dtypes(spec: Json) -> set[str]:
-    """Return the dtypes in which the model of a Spec, as JSON, and its inputs were computed.
+    """Return the dtypes in which the model of a Spec, as JSON, and its inputs were
+    computed.
 
     A latency is measured in its own dtype, whatever its models were computed in.
     """
-    numerics = {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+    numerics = (
+        {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+    )
     types = {numerics["dtype"]} if numerics else set()
     return types.union(*map(dtypes, spec.get("inputs", {}).values()))
 
 
 def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return [the collected rows of one task and seed whose runs are there or have two dtypes]."""
+    """Return [the collected rows of one task and seed whose runs are there or have two
+    dtypes]."""
     groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
@@ -144,9 +158,8 @@ def shared(runs: Iterable[Run]) -> set[str]:
 def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return collected rows in which the runs of one task and seed have one dtype.
 
-    Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that one counts.
-    Else none of them counts: its row has no run, and the state MIXED.
-    """
+    Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that
+    one counts. Else none of them counts: its row has no run, and the state MIXED."""
     changed = {}
     for group in by_place(rows):
         runs = [row["run"] for row in group if row["run"]]
@@ -155,7 +168,9 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         twins = [run.twin or run for run in runs]
         for row in group:
             bare_row = {
-                k: v for k, v in row.items() if not row["run"] or k not in row["run"].metrics
+                k: v
+                for k, v in row.items()
+                if not row["run"] or k not in row["run"].metrics
             }
             run = twins[runs.index(row["run"])] if len(shared(twins)) < 2 else None
             bare_row |= {"run": run} if run else {"run": None, "state": MIXED}
@@ -164,19 +179,24 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return in a list a sentence on the dtypes of what is compared; none where all have one.
+    """Return in a list a sentence on the dtypes of what is compared; none where all
+    have one.
 
     parts: collected rows. In each part, the rows of one task and seed are compared.
     """
     counts = Counter()
-    for group in (place for rows in parts for place in by_place(alike(rows)) if len(place) > 1):
+    for group in (
+        place for rows in parts for place in by_place(alike(rows)) if len(place) > 1
+    ):
         known = shared(row["run"] for row in group if row["run"])
         counts["".join(known) if all(row["run"] for row in group) else MIXED] += 1
     apart = f"{counts.pop(MIXED)} {MIXED} do not count" if MIXED in counts else ""
     single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
     if len(single) < 2 and not apart:
         return []
-    return [f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"]
+    return [
+        f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"
+    ]
 
 
 def unseen(run: Run) -> Json | None:
@@ -186,28 +206,40 @@ def unseen(run: Run) -> Json | None:
 
 @lru_cache(maxsize=512)
 def judged(run: Run, column: Column) -> dict[str, Any]:
-    """Return the N rows that a run is scored on: {"labels", "said", "cluster", "index"}.
+    """Return the N rows that a run is scored on: {"labels", "said", "cluster",
+    "index"}.
 
-    "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The rows are those
-    of the column's split. Behind development rows stand the judged ones of the run's unseen rows,
-    if it has some (lib.data.unseen). Without these each row is a cluster. "index" identifies the
-    rows, and unseen rows by their digest. In a task of spans "said" is the mark of each question.
-    """
+    "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The
+    rows are those of the column's split. Behind development rows stand the judged ones
+    of the run's unseen rows, if it has some (lib.data.unseen). Without these each row
+    is a cluster. "index" identifies the rows, and unseen rows by their digest. In a
+    task of spans "said" is the mark of each question."""
     stored, unseen_spec = run.arrays(column.predictions), unseen(run)
-    said = stored[column.metric] if column.metric in MARKS else predicted(stored["logits"])
+    said = (
+        stored[column.metric] if column.metric in MARKS else predicted(stored["logits"])
+    )
     arrays = {"labels": stored["labels"], "said": said}
     index, cluster = stored["index"].tolist(), np.arange(len(stored["labels"]))
     if column.split == "dev" and unseen_spec:
         more = data.judging(run.spec["args"]["data"])
-        index, cluster, rows = [*index, unseen_spec["digest"]], more["cluster"], more["judged"]
-        more["said"] = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
-        arrays = {name: np.concatenate([arrays[name], more[name][rows]]) for name in arrays}
+        index, cluster, rows = (
+            [*index, unseen_spec["digest"]],
+            more["cluster"],
+            more["judged"],
+        )
+        more["said"] = data.unpacked(
+            run.arrays("predictions_unseen"), unseen_spec["rows"]
+        )
+        arrays = {
+            name: np.concatenate([arrays[name], more[name][rows]]) for name in arrays
+        }
     return arrays | {"index": index, "cluster": cluster}
 
 
 @dataclass(frozen=True)
 class Level:
-    """A Level says how a run's score on its judged rows compares with having learned nothing."""
+    """A Level says how a run's score on its judged rows compares with having learned
+    nothing."""
 
     score: float  # It is in points.
     chance: float  # Two standard errors above what the most frequent class reaches, in points.
@@ -222,9 +254,9 @@ class Level:
 def level(run: Run, column: Column) -> Level:
     """Return the Level of a run in a column.
 
-    A model without knowledge reaches the share of the most frequent class, F1 by saying 1 to all
-    rows, or a correlation of 0. A run without predictions, whose loss was not finite, is constant.
-    """
+    A model without knowledge reaches the share of the most frequent class, F1 by saying
+    1 to all rows, or a correlation of 0. A run without predictions, whose loss was not
+    finite, is constant."""
     try:
         rows = judged(run, column)
     except FileNotFoundError:
@@ -233,7 +265,9 @@ def level(run: Run, column: Column) -> Level:
     if column.metric in ("accuracy", *MARKS):
         # A model of spans may answer no question.
         counts = np.unique(labels, return_counts=True)[1]
-        most = float(np.mean(labels < 0) if column.metric in MARKS else counts.max() / n)
+        most = float(
+            np.mean(labels < 0) if column.metric in MARKS else counts.max() / n
+        )
         chance = most + 2 * (most * (1 - most) / n) ** 0.5
     elif column.metric == "f1":
         most = float(np.mean(labels == 1))
@@ -245,7 +279,9 @@ def level(run: Run, column: Column) -> Level:
     return Level(100 * float(value), 100 * chance, constant)
 
 
-def collapsed(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> np.ndarray:
+def collapsed(
+    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+) -> np.ndarray:
     """Return which rows of a collected frame have runs that collapsed: bool [N]."""
     return np.array(
         [
@@ -257,32 +293,40 @@ def collapsed(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> n
 
 
 def development(run: Run | None, column: Column) -> float:
-    """Return a run's score in a column on the split alone, from 0 to 1; nan where it has none."""
+    """Return a run's score in a column on the split alone, from 0 to 1; nan where it
+    has none."""
     return getattr(run, "metrics", {}).get(column.key, nan)
 
 
 def score(run: Run | None, column: Column) -> float:
-    """Return a run's score in a column on its judged rows, from 0 to 1; nan where it has none.
+    """Return a run's score in a column on its judged rows, from 0 to 1; nan where it
+    has none.
 
     A value that is no score of rows, such as a share of weights, is returned as it is.
     """
-    if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
+    if column.split != "dev" or f"unseen.{column.metric}" not in getattr(
+        run, "metrics", ()
+    ):
         return development(run, column)
     rows = judged(run, column)
     said, labels = rows["said"], rows["labels"]
-    return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
+    return float(
+        weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0]
+    )
 
 
 SCORES = ("score", "development")  # These are columns of `points`.
 ALONE = "development rows alone"  # The title of a table's column may end on this.
 
 
-def points(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> pd.DataFrame:
-    """Return the scores of a collected frame in points, one line for each run and column.
+def points(
+    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+) -> pd.DataFrame:
+    """Return the scores of a collected frame in points, one line for each run and
+    column.
 
-    "score" is on the judged rows, "development" on development rows alone. columns: as in `pairs`.
-    A column of a split that no run has is left out.
-    """
+    "score" is on the judged rows, "development" on development rows alone. columns: as
+    in `pairs`. A column of a split that no run has is left out."""
     import pandas as pd
 
     lines = [
@@ -293,9 +337,9 @@ def points(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> pd.D
         for column in columns[row["task"]]
         if column.split == "dev" or column.key in frame
     ]
-    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))).astype(
-        dict.fromkeys(SCORES, float)
-    )
+    return pd.DataFrame(
+        lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))
+    ).astype(dict.fromkeys(SCORES, float))
 
 
 def source(frame: pd.DataFrame, profile: str) -> str:
@@ -310,16 +354,18 @@ def source(frame: pd.DataFrame, profile: str) -> str:
 
 
 def rows_of(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that name a row of a table: "m", if the frame has it, and "model"."""
+    """Return the columns that name a row of a table: "m", if the frame has it, and
+    "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return the lines of `points` without the scores of a seed that only one model has.
+    """Return the lines of `points` without the scores of a seed that only one model
+    has.
 
-    Among the models of one width and column such a score compares with nothing. Where no two models
-    share a seed, all scores stay. names: the columns that tell models apart.
-    """
+    Among the models of one width and column such a score compares with nothing. Where
+    no two models share a seed, all scores stay. names: the columns that tell models
+    apart."""
     model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
     place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
     shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1
@@ -330,8 +376,8 @@ def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def average(frame: pd.DataFrame) -> pd.DataFrame:
     """Return averages over columns, one line for each table row and seed.
 
-    A seed counts if it has a score in every column. A column that no run has is left out.
-    """
+    A seed counts if it has a score in every column. A column that no run has is left
+    out."""
     frame = paired(frame, rows_of(frame)).dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
@@ -341,17 +387,21 @@ def average(frame: pd.DataFrame) -> pd.DataFrame:
 def table(
     *parts: Mapping[Any, Mapping[Any, Any]], names: Sequence[str] = ("m", "model")
 ) -> pd.DataFrame:
-    """Return one DataFrame of several {row: {column: value}}, with the values as they are.
+    """Return one DataFrame of several {row: {column: value}}, with the values as they
+    are.
 
-    A tuple as row or column makes levels. Rows stand in the order in which they first occur,
-    columns in the order of the parts. names: names of the levels of the rows, the last one for the
-    last level.
-    """
+    A tuple as row or column makes levels. Rows stand in the order in which they first
+    occur, columns in the order of the parts. names: names of the levels of the rows,
+    the last one for the last level."""
     import pandas as pd
 
     keys = list(dict.fromkeys(key for part in parts for key in part))
-    heads = list(dict.fromkeys(k for part in parts for row in part.values() for k in row))
-    rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]
+    heads = list(
+        dict.fromkeys(k for part in parts for row in part.values() for k in row)
+    )
+    rows = [
+        {k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys
+    ]
     values = [[row.get(k, nan) for k in heads] for row in rows]
     frame = pd.DataFrame(values, pd.Index(keys), pd.Index(heads), dtype=object)
     levels = frame.index.nlevels
@@ -362,18 +412,22 @@ FAR = 10.0  # A seed that is so many points from the median of its row is told.
 
 
 def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list[str]:
-    """Return a sentence for each row with seeds whose scores are far from those of its other seeds.
+    """Return a sentence for each row with seeds whose scores are far from those of its
+    other seeds.
 
-    So a mean that one seed makes is not taken for that of all. frame: a collected frame with the
-    columns task, model and seed. columns: as in `pairs`.
-    """
+    So a mean that one seed makes is not taken for that of all. frame: a collected frame
+    with the columns task, model and seed. columns: as in `pairs`."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
-    frame = frame[frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)]
+    frame = frame[
+        frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)
+    ]
     frame = frame[frame["task"].isin([*columns])]
     lines = []
     names = [*rows_of(frame), "column"]
-    for key, rows in points(frame, columns).dropna(subset="score").groupby(names, sort=False):
+    for key, rows in (
+        points(frame, columns).dropna(subset="score").groupby(names, sort=False)
+    ):
         far = (rows["score"] - rows["score"].median()).abs() > FAR
         if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
             continue
@@ -405,12 +459,13 @@ def with_runs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["run"].notna()]
 
 
-def spread(values: Iterable[float | None], mean: float | None = None, lost: int = 0) -> str:
+def spread(
+    values: Iterable[float | None], mean: float | None = None, lost: int = 0
+) -> str:
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
-    mean: a value to show in place of the mean. lost: how many other seeds collapsed; they are told
-    behind the number of seeds.
-    """
+    mean: a value to show in place of the mean. lost: how many other seeds collapsed;
+    they are told behind the number of seeds."""
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
@@ -420,7 +475,8 @@ def spread(values: Iterable[float | None], mean: float | None = None, lost: int 
 
 
 def interval(estimate: Estimate | None) -> str:
-    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds.
+    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of
+    seeds.
 
     With fewer seeds than SEEDS it has no interval.
     """
@@ -433,11 +489,11 @@ def interval(estimate: Estimate | None) -> str:
 def without_collapsed(
     scored: pd.DataFrame, columns: Mapping[str, Sequence[Column]], names: Sequence[str]
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Return (the lines of `points` without scores of collapsed runs, which lines these were).
+    """Return (the lines of `points` without scores of collapsed runs, which lines these
+    were).
 
-    A row of a table whose runs all collapsed keeps its scores. names: the columns that tell rows
-    apart.
-    """
+    A row of a table whose runs all collapsed keeps its scores. names: the columns that
+    tell rows apart."""
     import pandas as pd
 
     lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
@@ -452,20 +508,29 @@ def by_task(
     source: str,
     by: Sequence[str] = (),
 ) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
-    """Return a part of a page's table: {row: {(source, title): text, ...}} of a collected frame.
+    """Return a part of a page's table: {row: {(source, title): text, ...}} of a
+    collected frame.
 
-    A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those that `paired`
-    keeps. (source, "average") is the mean of several columns, as in verdicts, and counts the seeds
-    that have all. Where scores are of more than development rows, columns with the score on these
-    alone follow. A cell that was not run is a dash. by: other columns of the frame that name its
-    rows, as "value · value"; then there is no average, and cells without a score are left out.
-    """
+    A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those
+    that `paired` keeps. (source, "average") is the mean of several columns, as in
+    verdicts, and counts the seeds that have all. Where scores are of more than
+    development rows, columns with the score on these alone follow. A cell that was not
+    run is a dash. by: other columns of the frame that name its rows, as "value ·
+    value"; then there is no average, and cells without a score are left out."""
     names, table = list(by) or rows_of(frame), {}
     scored, lost = without_collapsed(points(frame, columns), columns, names)
     scored = paired(scored, names)
-    means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
+    means = (
+        {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
+    )
     for key, rows in scored.groupby(names, sort=False):
-        name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
+        name = (
+            " · ".join(key)
+            if by
+            else (f"{key[0]}/12", key[1])
+            if len(key) > 1
+            else key[0]
+        )
         row = table[name] = {
             (source, title): spread(part["score"], lost=lost[part.index].sum())
             for title, part in rows.groupby("column", sort=False)
@@ -483,7 +548,10 @@ def by_task(
 
 
 def difference(
-    frame: pd.DataFrame, method: str, baseline: str, metric_of: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame,
+    method: str,
+    baseline: str,
+    metric_of: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
     """Return the Estimate of the paired difference of two models in points.
 

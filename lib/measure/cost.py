@@ -34,12 +34,14 @@ class Shape:
     hidden: int
     heads: int
     ffn: int
-    # The tables of tokens, positions and token types have so many rows. RoBERTa's and MPNet's table
-    # of positions has two more than its longest input, and MPNet has no token types.
+    # The tables of tokens, positions and token types have so many rows. RoBERTa's and
+    # MPNet's table of positions has two more than its longest input, and MPNet has no
+    # token types.
     vocab: int
     positions: int
     types: int
-    # The three tables have this width. Where it is not H (ELECTRA), a dense layer follows them.
+    # The three tables have this width. Where it is not H (ELECTRA), a dense layer
+    # follows them.
     embedding: int
 
     def __post_init__(self) -> None:
@@ -49,7 +51,8 @@ class Shape:
 
 
 BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
-# These are transformers' names of the fields of a Shape, but for the last one: only ELECTRA has it.
+# These are transformers' names of the fields of a Shape, but for the last one: only
+# ELECTRA has it.
 CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 
@@ -69,7 +72,9 @@ def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
 
 def configured(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
-    fields = (config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG)
+    fields = (
+        config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG
+    )
     return Shape(*fields, embedding=config.get("embedding_size", config["hidden_size"]))
 
 
@@ -82,27 +87,30 @@ SHAPES = {
 def kept_heads(shape: Shape, heads: int | None = None) -> int:
     """Return M; None means all heads.
 
-    Raises Refused for fewer than 1 or more than A heads, and where F does not split into A
-    folds.
-    """
+    Raises Refused for fewer than 1 or more than A heads, and where F does not split
+    into A folds."""
     all_heads = shape.heads
     heads = all_heads if heads is None else heads
     if heads not in range(1, all_heads + 1):
-        raise Refused(f"heads is {heads!r}; this model keeps a whole number from 1 to {all_heads}")
+        raise Refused(
+            f"heads is {heads!r}; this model keeps a whole number from 1 to {all_heads}"
+        )
     if heads < all_heads and shape.ffn % all_heads:
-        raise Refused(f"{shape.ffn} neurons do not split into {all_heads} folds of equal size")
+        raise Refused(
+            f"{shape.ffn} neurons do not split into {all_heads} folds of equal size"
+        )
     return int(heads)
 
 
 def widths(
     shape: Shape, heads: int | None = None, ghost: Ghost | None = None
 ) -> tuple[int, int, int, int]:
-    """Return (queries and keys, values, inputs of the output projection, neurons) of each layer.
+    """Return (queries and keys, values, inputs of the output projection, neurons) of
+    each layer.
 
-    A ghost at "qk" generates the missing attention maps, so values and output projection stay
-    whole. A ghost at "v" generates the missing contexts, so the output projection stays whole
-    (GhostBERT section 4.2).
-    """
+    A ghost at "qk" generates the missing attention maps, so values and output
+    projection stay whole. A ghost at "v" generates the missing contexts, so the output
+    projection stays whole (GhostBERT section 4.2)."""
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
@@ -110,7 +118,9 @@ def widths(
     return cut, values, contexts, shape.ffn * cut // shape.hidden
 
 
-def _kernels(shape: Shape, ghost: Ghost, heads: int | None, position: str) -> tuple[int, int]:
+def _kernels(
+    shape: Shape, ghost: Ghost, heads: int | None, position: str
+) -> tuple[int, int]:
     """Return (kernels of one ghost module, channels that each of them convolves).
 
     At "qk" and "v" every kept head feeds every ghost head through its own kernel: M * (A - M)
@@ -125,7 +135,9 @@ def _kernels(shape: Shape, ghost: Ghost, heads: int | None, position: str) -> tu
     return remaining * ghost.features if ghost.features > 1 else 1, channels
 
 
-def _ghost(shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int) -> tuple[int, int]:
+def _ghost(
+    shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int
+) -> tuple[int, int]:
     """Return (parameters, FLOPs) of all ghost modules.
 
     There is one module for each layer and position, without biases.
@@ -152,12 +164,12 @@ def _ghost(shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int) ->
 def ghost_parameters(
     shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
 ) -> int:
-    """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
+    """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1,
+    4.1).
 
-    One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
-    "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises Refused as
-    `Ghost.fits` and `kept_heads` do.
-    """
+    One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T
+    * T * k as "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone.
+    Raises Refused as `Ghost.fits` and `kept_heads` do."""
     return _ghost(shape, ghost, heads, tokens)[0]
 
 
@@ -166,10 +178,9 @@ def ghost_flops(
 ) -> int:
     """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
 
-    The output has the size of the input. One kernel over C channels takes 2TCk as "dwconv", 2TCCk
-    as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C = T on attention maps. Raises
-    ValueError as `Ghost.fits` and `kept_heads` do.
-    """
+    The output has the size of the input. One kernel over C channels takes 2TCk as
+    "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C =
+    T on attention maps. Raises ValueError as `Ghost.fits` and `kept_heads` do."""
     return _ghost(shape, ghost, heads, tokens)[1]
 
 
@@ -182,11 +193,11 @@ def parameters(
 ) -> int:
     """Return the number of parameters of a classifier, its ghosts included.
 
-    Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output. The dense
-    layer is BERT's pooler, or that of the other families' head, which have no pooler. MPNet's bias
-    of the scores is one table for all layers, and stays whole in a cut. `tokens` matters to
-    "conv1d_f" alone. Raises Refused as `Ghost.fits` and `kept_heads` do.
-    """
+    Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output.
+    The dense layer is BERT's pooler, or that of the other families' head, which have no
+    pooler. MPNet's bias of the scores is one table for all layers, and stays whole in a
+    cut. `tokens` matters to "conv1d_f" alone. Raises Refused as `Ghost.fits` and
+    `kept_heads` do."""
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
     embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
@@ -206,24 +217,28 @@ def flops(
     convention: str = "true",
     labels: int = 2,
 ) -> int:
-    """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and the ghosts.
+    """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and
+    the ghosts.
 
-    "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H dense layer and
-    the output see one token. Lookups cost nothing. ELECTRA's dense layer from embedding to hidden
-    width is a matrix product and counts.
+    "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H
+    dense layer and the output see one token. Lookups cost nothing. ELECTRA's dense
+    layer from embedding to hidden width is a matrix product and counts.
 
-    "ghostbert" reproduces most of GhostBERT's printed columns. The paper does not tell its
-    convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations. To the products
-    of the layers this adds the classification head of ELECTRA's public FLOPs script on every token:
-    T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit. The layers' products
-    alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
+    "ghostbert" reproduces most of GhostBERT's printed columns. The paper does not tell
+    its convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
+    To the products of the layers this adds the classification head of ELECTRA's public
+    FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias,
+    activation and one logit. The layers' products alone miss all 16 BERT cells of
+    Tables 1, 3 and 5; with this term two miss.
 
     Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
     """
     one_of("flops", "convention", convention, ("true", "ghostbert"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
-    layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (qk + v)
+    layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
+        qk + v
+    )
     products = shape.layers * layer + ghost_flops(shape, ghost, heads, tokens)
     if convention == "ghostbert":
         return products + tokens * (2 * h * h + 11 * h)
@@ -232,5 +247,6 @@ def flops(
 
 
 def shown(count: float, unit: str) -> str:
-    """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M params."""
+    """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M
+    params."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

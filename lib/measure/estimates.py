@@ -1,4 +1,5 @@
-"""This module computes the estimate of a cell from its collected rows. It is free of torch.
+"""This module computes the estimate of a cell from its collected rows. It is free of
+torch.
 
 An estimate is a paired contrast of scores, or a mean of a measure.
 """
@@ -51,7 +52,8 @@ def rows_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return the fewest seeds of any model on any task: (of all seeds, of seeds that ended).
+    """Return the fewest seeds of any model on any task: (of all seeds, of seeds that
+    ended).
 
     A seed ended where each of its runs was made or has failed.
     """
@@ -95,10 +97,14 @@ def groups_of(
 ) -> list[tuple[list[stats.Pair], float]]:
     """Return the Pairs of a Cell of scores in groups, each with its weight.
 
-    A seed in which a model collapsed makes no pair, unless the model is one of `may_fail`.
-    """
-    alone = [(weight, form.models[0]) for weight, form in one.terms if len(form.models) == 1]
-    both = [(weight, *form.models) for weight, form in one.terms if len(form.models) == 2]
+    A seed in which a model collapsed makes no pair, unless the model is one of
+    `may_fail`."""
+    alone = [
+        (weight, form.models[0]) for weight, form in one.terms if len(form.models) == 1
+    ]
+    both = [
+        (weight, *form.models) for weight, form in one.terms if len(form.models) == 2
+    ]
     both += [(weight, model, alone[-1][1]) for weight, model in alone[:-1]]
     groups = []
     for weight, *models in both:
@@ -109,7 +115,9 @@ def groups_of(
 
 
 def of_measure(
-    one: Cell, rows: Sequence[Mapping[str, Any]], metric_of: Mapping[str, Sequence[Column]]
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
 ) -> stats.Estimate | None:
     """Return the Estimate of a measure, or None where a part of it was not run.
 
@@ -120,19 +128,33 @@ def of_measure(
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)
     # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
-    parts = [(weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms]
+    parts = [
+        (weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms
+    ]
     if not all(len(part) for _, members in parts for part in members):
         return None
     if frame["value"].dtype == bool:
         frames = [part for _, members in parts for part in members]
         fewest = min(part["seed"].nunique() for part in frames)
-        e = replace(stats.share_gap(*(part["value"] for part in frames)), n_seeds=fewest)
-        exact = one.bounds[0] == one.bounds[1]  # The cell is on every run, so its count is exact.
+        e = replace(
+            stats.share_gap(*(part["value"] for part in frames)), n_seeds=fewest
+        )
+        exact = (
+            one.bounds[0] == one.bounds[1]
+        )  # The cell is on every run, so its count is exact.
         return replace(e, low=e.mean, high=e.mean) if exact else e
     by_seed = [
-        (w, [part.groupby("seed")["value"].mean() for part in members]) for w, members in parts
+        (w, [part.groupby("seed")["value"].mean() for part in members])
+        for w, members in parts
     ]
-    total = sum(w * (means[0] - means[1] if len(means) > 1 else means[0]) for w, means in by_seed)
+    total = sum(
+        w * (means[0] - means[1] if len(means) > 1 else means[0])
+        for w, means in by_seed
+    )
     assert isinstance(total, pd.Series)
     values = total.dropna()
-    return stats.replicates(values, MEASURES[one.measure].resolution) if len(values) else None
+    return (
+        stats.replicates(values, MEASURES[one.measure].resolution)
+        if len(values)
+        else None
+    )

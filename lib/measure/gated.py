@@ -1,15 +1,17 @@
-"""This module has the cost of an encoder with gates, as the report on NAS pruning counts it.
+"""This module has the cost of an encoder with gates, as the report on NAS pruning
+counts it.
 
-It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are the matrix
-products: queries, keys, values, output projection, scores, weighted sum, both feed-forward
-products, and the pooler on one token. Not counted are embeddings, biases, softmax, LayerNorm, GELU
-and classifier. Letters: H hidden, A heads, D head size, F neurons, L layers.
+It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are
+the matrix products: queries, keys, values, output projection, scores, weighted sum,
+both feed-forward products, and the pooler on one token. Not counted are embeddings,
+biases, softmax, LayerNorm, GELU and classifier. Letters: H hidden, A heads, D head
+size, F neurons, L layers.
 
-Every mask enters as a factor, so a width is a sum of masks. Soft masks give the expected cost E,
-masks of zeros and ones the actual cost F. The report's "original" sizes are expected costs at the
-start of a search, where each mask is sigmoid(5). Its BERT-Mini is not searched and is counted
-whole. Widths may be numbers, arrays or tensors.
-"""
+Every mask enters as a factor, so a width is a sum of masks. Soft masks give the
+expected cost E, masks of zeros and ones the actual cost F. The report's "original"
+sizes are expected costs at the start of a search, where each mask is sigmoid(5). Its
+BERT-Mini is not searched and is counted whole. Widths may be numbers, arrays or
+tensors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +33,13 @@ REPORTED = {
 }
 
 
-def layer(hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = TOKENS) -> Any:
+def layer(
+    hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = TOKENS
+) -> Any:
     """Return the FLOPs of one layer. They are linear in each width.
 
-    Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and as many of
-    keys, `values` columns of values, and `ffn` neurons.
-    """
+    Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and
+    as many of keys, `values` columns of values, and `ffn` neurons."""
     projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
     products = 2 * tokens**2 * (qk + values)
     return projections + products + 4 * tokens * hidden * ffn
@@ -58,14 +61,19 @@ def flops(
     for width in widths:
         columns = size * width["heads"]
         inputs, qk = width.get("embedding", hidden), width.get("qk", columns)
-        total += layer(hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens)
+        total += layer(
+            hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens
+        )
     return total
 
 
 def masked(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
-    """Return the FLOPs of a model of a Shape in which every head and neuron has the same mask."""
+    """Return the FLOPs of a model of a Shape in which every head and neuron has the
+    same mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
-    return flops(shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens)
+    return flops(
+        shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens
+    )
 
 
 def counts(architecture: Mapping[str, Sequence[Sequence[int]]]) -> list[dict[str, int]]:
@@ -73,7 +81,10 @@ def counts(architecture: Mapping[str, Sequence[Sequence[int]]]) -> list[dict[str
 
     architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
     """
-    indices = {"ffn" if kind == "neurons" else kind: lists for kind, lists in architecture.items()}
+    indices = {
+        "ffn" if kind == "neurons" else kind: lists
+        for kind, lists in architecture.items()
+    }
     return [
         {kind: len(part) for kind, part in zip(indices, parts, strict=True)}
         for parts in zip(*indices.values(), strict=True)

@@ -15,10 +15,16 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def cka(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the linear centred kernel alignment of two sets of states [n, H], in [0, 1].
+    """Return the linear centred kernel alignment of two sets of states [n, H], in [0,
+    1].
 
-    It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
-    not far above H (Kornblith et al. 2019).
-    """
-    x, y = (states.astype(np.float64) - states.mean(0, dtype=np.float64) for states in (x, y))
-    return float(np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))
+    It is 1 for sets that are equal up to rotation, scale and shift. It is biased
+    upwards where n is not far above H (Kornblith et al. 2019)."""
+    x, y = (
+        states.astype(np.float64) - states.mean(0, dtype=np.float64)
+        for states in (x, y)
+    )
+    return float(
+        np.linalg.norm(x.T @ y) ** 2
+        / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
+    )

@@ -1,10 +1,10 @@
-"""This module has SQuAD's exact match and F1 in float64, from 0 to 1. It is free of torch.
+"""This module has SQuAD's exact match and F1 in float64, from 0 to 1. It is free of
+torch.
 
-They are those of the official script of version 2.0. The script of version 1.1 differs on answers
-of which normalisation leaves nothing, such as ".": it takes them as they are. Version 2.0 drops
-them, and reads a question without any other answer as one whose answer is "". It gives F1 1 where
-both sides are empty, and 0 where one is.
-"""
+They are those of the official script of version 2.0. The script of version 1.1 differs
+on answers of which normalisation leaves nothing, such as ".": it takes them as they
+are. Version 2.0 drops them, and reads a question without any other answer as one whose
+answer is "". It gives F1 1 where both sides are empty, and 0 where one is."""
 
 import re
 import string
@@ -20,7 +20,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case without punctuation, English articles and extra blanks."""
+    """Return a text in lower case without punctuation, English articles and extra
+    blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
 
 
@@ -38,20 +39,26 @@ def span_f1(prediction: str, golds: Sequence[str]) -> float:
     return max(_f1(words, gold.split()) for gold in _golds(golds))
 
 
-def score(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
+def score(
+    predictions: Sequence[str], answers: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Return the means over the questions: {"exact", "span_f1"}.
 
-    Where some question has no answer, both names stand once more after "has_answer_" and
-    "no_answer_". predictions: N texts, "" for no answer. answers: N lists of accepted texts
-    (Split.answers).
-    """
+    Where some question has no answer, both names stand once more after "has_answer_"
+    and "no_answer_". predictions: N texts, "" for no answer. answers: N lists of
+    accepted texts (Split.answers)."""
     if not len(predictions):
         raise Refused("no questions to score")
-    cases, has = list(zip(predictions, answers, strict=True)), np.array(list(map(bool, answers)))
+    cases, has = (
+        list(zip(predictions, answers, strict=True)),
+        np.array(list(map(bool, answers))),
+    )
     parts = {"": np.ones_like(has)}
     if not has.all():
         parts |= {"has_answer_": has, "no_answer_": ~has}
-    values = {f.__name__: np.array([f(*case) for case in cases]) for f in (exact, span_f1)}
+    values = {
+        f.__name__: np.array([f(*case) for case in cases]) for f in (exact, span_f1)
+    }
     return {
         f"{part}{name}": float(value[rows].mean())
         for part, rows in parts.items()

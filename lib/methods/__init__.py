@@ -1,5 +1,5 @@
-"""This room has methods that the four papers do not have, one module each. CONTRIBUTING says how to
-add one.
+"""This room has methods that the four papers do not have, one module each. CONTRIBUTING
+says how to add one.
 
 The first line of a module tells what it does. A module has two functions. `keep(shape, share)` is
 free of torch. It tells what a model of that shape keeps at a share of its FLOPs: a list with
@@ -8,16 +8,18 @@ free of torch. It tells what a model of that shape keeps at a share of its FLOPs
 operation of `lib.model.surgery` as "op", there is no `change`. Runs, plans, costs and points on the
 frontier follow from these functions.
 
-A method that ranks parts on rows has a third function, `scores(model)`. The step `importance` calls
-it with the fine-tuned model and its gradients of the loss, and the operation "cut" takes the scores
-that it returns.
-"""
+A method that ranks parts on rows has a third function, `scores(model)`. The step
+`importance` calls it with the fine-tuned model and its gradients of the loss, and the
+operation "cut" takes the scores that it returns."""
 
 from importlib import import_module
 from types import ModuleType
 
 # The name of each method on the frontier is mapped to its module.
-METHODS = {"Layer dropping": "layer_dropping", "Torch-Pruning Taylor": "taylor_importance"}
+METHODS = {
+    "Layer dropping": "layer_dropping",
+    "Torch-Pruning Taylor": "taylor_importance",
+}
 
 
 def module(name: str) -> ModuleType:

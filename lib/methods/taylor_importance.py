@@ -1,23 +1,25 @@
-"""Heads and neurons are cut by the Taylor importance of Torch-Pruning (Fang et al. 2023).
+"""Heads and neurons are cut by the Taylor importance of Torch-Pruning (Fang et al.
+2023).
 
-The source is `torch_pruning.importance.TaylorImportance` 1.6, after Molchanov et al. 2019. The
-library traces the model and finds which channels must go together. In attention these are the rows
-of Q, K and V and the columns of O, in the feed-forward block the rows of W1 and the columns of W2.
-The importance of a channel is the mean over these matrices of the sum of |w * dLoss/dw| over its
-weights. That of a head is the mean over its channels. Biases do not count. This is the library's
-default where heads are pruned whole (its option `prune_num_heads`). It ranks within each layer, so
-that each layer keeps the same share of its heads and neurons. Embeddings and hidden size stay
-whole, as with the option `ignored_layers`. So the model has the shape of "Width" at the same
-budget.
+The source is `torch_pruning.importance.TaylorImportance` 1.6, after Molchanov et al.
+2019. The library traces the model and finds which channels must go together. In
+attention these are the rows of Q, K and V and the columns of O, in the feed-forward
+block the rows of W1 and the columns of W2. The importance of a channel is the mean over
+these matrices of the sum of |w * dLoss/dw| over its weights. That of a head is the mean
+over its channels. Biases do not count. This is the library's default where heads are
+pruned whole (its option `prune_num_heads`). It ranks within each layer, so that each
+layer keeps the same share of its heads and neurons. Embeddings and hidden size stay
+whole, as with the option `ignored_layers`. So the model has the shape of "Width" at the
+same budget.
 
-"Width" is a first-order Taylor expansion too (lib.steps.importance, after Hou et al. 2020). It is
-taken on the same rows: held-out training rows, at `paper` the development rows, as in the code of
-Hou et al. "Width" differs in three points. It takes the absolute value after the sum over the
-weights of a part, where terms of opposite sign cancel; the library takes the one of each weight. It
-takes the absolute value in each batch and adds these values; here, as in the library's examples,
-the gradient is first summed over all batches. It scores a head by a factor on its context, and
-counts the bias of a neuron; the library scores only weights.
-"""
+"Width" is a first-order Taylor expansion too (lib.steps.importance, after Hou et al.
+2020). It is taken on the same rows: held-out training rows, at `paper` the development
+rows, as in the code of Hou et al. "Width" differs in three points. It takes the
+absolute value after the sum over the weights of a part, where terms of opposite sign
+cancel; the library takes the one of each weight. It takes the absolute value in each
+batch and adds these values; here, as in the library's examples, the gradient is first
+summed over all batches. It scores a head by a factor on its context, and counts the
+bias of a neuron; the library scores only weights."""
 
 from __future__ import annotations
 
@@ -31,20 +33,21 @@ if TYPE_CHECKING:
 def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
     """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}).
 
-    M of the A heads stay: the whole number nearest to share * A, but at least one. Of the F neurons
-    M * F / A stay.
-    """
+    M of the A heads stay: the whole number nearest to share * A, but at least one. Of
+    the F neurons M * F / A stay."""
     heads = max(1, round(share * shape.heads))
-    return [(heads, heads * shape.ffn // shape.heads)] * shape.layers, {"op": "cut", "heads": heads}
+    return [(heads, heads * shape.ffn // shape.heads)] * shape.layers, {
+        "op": "cut",
+        "heads": heads,
+    }
 
 
 def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a mean of 1 in
-    each layer.
+    """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a
+    mean of 1 in each layer.
 
-    model: a BERT, RoBERTa, ELECTRA or MPNet whose parameters have the gradient of the loss in
-    `grad`. Raises AttributeError where a gradient is missing.
-    """
+    model: a BERT, RoBERTa, ELECTRA or MPNet whose parameters have the gradient of the
+    loss in `grad`. Raises AttributeError where a gradient is missing."""
     import torch
     import torch_pruning
 
@@ -52,8 +55,12 @@ def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     example = {"input_ids": torch.full((1, 4), 5, device=model.device)}
     encoder: Any = model.base_model.encoder
     bias = getattr(encoder, "relative_attention_bias", torch.nn.Module())
-    bias.requires_grad_(False)  # The bias that an MPNet's layers share would tie their heads.
-    graph = torch_pruning.DependencyGraph().build_dependency(model, example_inputs=example)
+    bias.requires_grad_(
+        False
+    )  # The bias that an MPNet's layers share would tie their heads.
+    graph = torch_pruning.DependencyGraph().build_dependency(
+        model, example_inputs=example
+    )
     bias.requires_grad_(True)
     importance, heads, neurons = torch_pruning.importance.TaylorImportance(), [], []
     for layer in encoder.layer:

@@ -1,8 +1,9 @@
-"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through transformers.
+"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through
+transformers.
 
-A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.model.modeling`. Runs
-and exports keep it in one format; an export carries the sources as well.
-"""
+A model that was operated on (`lib.model.surgery`) is saved as a class of
+`lib.model.modeling`. Runs and exports keep it in one format; an export carries the
+sources as well."""
 
 import json
 import re
@@ -26,8 +27,17 @@ from .surgery import operate
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
-FLOATS = ("F64", "F32", "F16", "BF16")  # Weights of these types can be opened in float32.
-PLAIN: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
+FLOATS = (
+    "F64",
+    "F32",
+    "F16",
+    "BF16",
+)  # Weights of these types can be opened in float32.
+PLAIN: dict[str, Any] = {
+    "dtype": torch.float32,
+    "use_safetensors": True,
+    "local_files_only": True,
+}
 
 
 def headed(
@@ -35,20 +45,26 @@ def headed(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of any saved folder, with a head.
 
-    head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
-    keeps it; otherwise the head is drawn from `seed`. outputs: the size of the head, where 1 is a
-    regression. dropout: the rate of all layers. Raises Refused where the folder's head has
-    another size, and for a model that was operated on and has no such head.
-    """
+    head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such
+    a head keeps it; otherwise the head is drawn from `seed`. outputs: the size of the
+    head, where 1 is a regression. dropout: the rate of all layers. Raises Refused where
+    the folder's head has another size, and for a model that was operated on and has no
+    such head."""
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
             head_size = model.config.num_labels
-            raise Refused(f"{folder.name} has {head_size} outputs; the task needs {outputs}")
+            raise Refused(
+                f"{folder.name} has {head_size} outputs; the task needs {outputs}"
+            )
     elif operated(folder):
-        reason = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise Refused(f"{reason}: start from a model of such a task, or from one before surgery")
+        reason = (
+            f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        )
+        raise Refused(
+            f"{reason}: start from a model of such a task, or from one before surgery"
+        )
     else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
@@ -59,12 +75,14 @@ def headed(
 
 
 def described(folder: str | Path) -> dict[str, Any]:
-    """Return the configuration of a saved model. Raises FileNotFoundError without one."""
+    """Return the configuration of a saved model. Raises FileNotFoundError without
+    one."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
 def architecture(folder: str | Path) -> str:
-    """Return the class name, or names, of the model in a folder; "" where it names none."""
+    """Return the class name, or names, of the model in a folder; "" where it names
+    none."""
     return " ".join(described(folder).get("architectures") or [])
 
 
@@ -74,15 +92,22 @@ def operated(folder: str | Path) -> bool:
 
 
 def save(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | Path | None
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: str | Path | None,
 ) -> None:
-    """Write a model so that `load` gives the same function back; None as folder writes nothing."""
+    """Write a model so that `load` gives the same function back; None as folder writes
+    nothing."""
     if folder is None:
         return
-    model.save_pretrained(folder, state_dict=None if surgery(model) else rename_tensors(model))
+    model.save_pretrained(
+        folder, state_dict=None if surgery(model) else rename_tensors(model)
+    )
     tokenizer.save_pretrained(folder)
     if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
-        cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
+        cls = getattr(
+            modeling if surgery(model) else transformers, type(model).__name__
+        )
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
         for name in ("model_type", "auto_map", "surgery"):
             config.pop(name, None)
@@ -91,25 +116,28 @@ def save(
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a folder, the model being of the class that was saved.
+    """Return (model, tokenizer) of a folder, the model being of the class that was
+    saved.
 
-    It is in float32 and in eval mode. No random number is drawn. Where the weights are those of an
-    encoder alone, the model is that, whatever head the configuration names (all-mpnet-base-v2 names
-    one of a masked LM). Raises Refused where weights and configuration disagree, naming the
-    first tensors and the folder.
-    """
+    It is in float32 and in eval mode. No random number is drawn. Where the weights are
+    those of an encoder alone, the model is that, whatever head the configuration names
+    (all-mpnet-base-v2 names one of a masked LM). Raises Refused where weights and
+    configuration disagree, naming the first tensors and the folder."""
     name = (architecture(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if operated(folder) else transformers, name)
     if "For" in name:
         with opening("weights", folder):
-            inside = any(n.startswith(f"{cls.base_model_prefix}.") for n, _ in types(folder))
+            inside = any(
+                n.startswith(f"{cls.base_model_prefix}.") for n, _ in types(folder)
+            )
         cls = cls if inside else transformers.AutoModel
     return fitting(cls, folder), words(folder)
 
 
 @contextmanager
 def opening(what: str, folder: str | Path) -> Iterator[None]:
-    """Turn every error of transformers, while the context is open, into a ValueError of one line.
+    """Turn every error of transformers, while the context is open, into a ValueError of
+    one line.
 
     The error names the folder.
     """
@@ -135,24 +163,39 @@ def fitting(
 ) -> PreTrainedModel:
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
-    new_head: whether head and pooler may be absent; torch's random state then decides them. more:
-    further arguments of `from_pretrained`. Raises Refused naming the first tensors that are
-    missing, unknown, or of another size or type.
-    """
+    new_head: whether head and pooler may be absent; torch's random state then decides
+    them. more: further arguments of `from_pretrained`. Raises Refused naming the first
+    tensors that are missing, unknown, or of another size or type."""
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
         # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
         model, report = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
-    wrong = [f"{name} is missing" for name in report["missing_keys"] if re.match(inside, name)]
-    wrong += [f"{n} is not expected" for n in report["unexpected_keys"] if re.search(asked, n)]
-    wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]]
+    wrong = [
+        f"{name} is missing"
+        for name in report["missing_keys"]
+        if re.match(inside, name)
+    ]
+    wrong += [
+        f"{n} is not expected" for n in report["unexpected_keys"] if re.search(asked, n)
+    ]
+    wrong += [
+        f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
+    ]
     if not surgery(model):  # An operation may store integers.
-        odd = [(n, kind) for n, kind in types(folder) if kind not in FLOATS and n[-4:] != "_ids"]
-        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd]
+        odd = [
+            (n, kind)
+            for n, kind in types(folder)
+            if kind not in FLOATS and n[-4:] != "_ids"
+        ]
+        wrong += [
+            f"{name} is {kind}, expected a floating-point type" for name, kind in odd
+        ]
     if wrong:
-        listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
+        listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (
+            len(wrong) > 3
+        )
         raise Refused(f"{folder}: the weights do not fit the configuration: {listed}")
     return arrange(model).eval()
 
@@ -166,7 +209,9 @@ def types(folder: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def build(
-    cls: type[PreTrainedModel], config: PretrainedConfig, surgery: Iterable[dict[str, Any]] = ()
+    cls: type[PreTrainedModel],
+    config: PretrainedConfig,
+    surgery: Iterable[dict[str, Any]] = (),
 ) -> PreTrainedModel:
     """Return a model with random weights, after the operations of `surgery`."""
     model = arrange(cls(config))

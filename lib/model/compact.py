@@ -14,24 +14,34 @@ from .surgery import operate
 
 @torch.no_grad()
 def shrink(model: nn.Module) -> dict[str, list[int]]:
-    """Cut out the empty heads and neurons of a model whose masks are multiplied into its weights.
+    """Cut out the empty heads and neurons of a model whose masks are multiplied into
+    its weights.
 
-    A unit is empty if all its outgoing or all its incoming weights are zero. Without incoming
-    weights its output is a constant, which goes into the next bias. Each layer keeps at least its
-    first head and neuron. The function stays the same up to rounding. A model with ghosts stays as
-    it is. Returns {"heads": [L], "neurons": [L]}, the numbers that stay.
-    """
+    A unit is empty if all its outgoing or all its incoming weights are zero. Without
+    incoming weights its output is a constant, which goes into the next bias. Each layer
+    keeps at least its first head and neuron. The function stays the same up to
+    rounding. A model with ghosts stays as it is. Returns {"heads": [L], "neurons":
+    [L]}, the numbers that stay."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {what: [wide(layer)[what] for layer in layers(model)] for what in selection}
     if any(map(ghost.present, layers(model))):
         return total
     for layer in layers(model):
-        attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
+        attention, first, second = (
+            layer.attention.self,
+            layer.intermediate,
+            layer.output.dense,
+        )
         value, out = attention.value, layer.attention.output.dense
-        size, activated = attention.attention_head_size, first.intermediate_act_fn(first.dense.bias)
+        size, activated = (
+            attention.attention_head_size,
+            first.intermediate_act_fn(first.dense.bias),
+        )
         selection["heads"].append(emptied(value.weight, out, value.bias, size))
         selection["neurons"].append(emptied(first.dense.weight, second, activated, 1))
-    counts = {what: [len(indices) for indices in lists] for what, lists in selection.items()}
+    counts = {
+        what: [len(indices) for indices in lists] for what, lists in selection.items()
+    }
     if counts != total:
         operate(model, {"op": "keep", **selection})
     return counts
@@ -40,11 +50,12 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
 def emptied(
     incoming: torch.Tensor, outgoing: nn.Linear, constant: torch.Tensor, size: int
 ) -> list[int]:
-    """Return the indices of the units that stay, and add the output of the others to a bias.
+    """Return the indices of the units that stay, and add the output of the others to a
+    bias.
 
-    incoming: weights [N * size, I]. outgoing: the next linear layer, of N * size inputs, whose bias
-    changes. constant: [N * size], the output of units without incoming weights.
-    """
+    incoming: weights [N * size, I]. outgoing: the next linear layer, of N * size
+    inputs, whose bias changes. constant: [N * size], the output of units without
+    incoming weights."""
     dead = (incoming.unflatten(0, (-1, size)) == 0).all(2).all(1)
     unused = (outgoing.weight.unflatten(1, (-1, size)) == 0).all(2).all(0)
     stay = ~(dead | unused)
@@ -57,11 +68,11 @@ def emptied(
 
 
 def sizes(model: nn.Module) -> dict[str, int]:
-    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a pruned model in float32.
+    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a pruned model in
+    float32.
 
-    A sparse projection stores its weights that are not 0, and one bit for each weight. A projection
-    counts as sparse where that is less.
-    """
+    A sparse projection stores its weights that are not 0, and one bit for each weight.
+    A projection counts as sparse where that is less."""
     dense, spared = stored(model), 0
     for _, _, linear in masks.projections(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
@@ -71,4 +82,6 @@ def sizes(model: nn.Module) -> dict[str, int]:
 
 def stored(model: nn.Module) -> int:
     """Return the bytes of a model's tensors, as saved."""
-    return sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    return sum(
+        value.numel() * value.element_size() for value in model.state_dict().values()
+    )

@@ -1,8 +1,7 @@
 """The operations "cut" (by importance) and "keep" (by name) make a model smaller.
 
-transformers 5 can no longer prune heads itself. Letters: A heads, D head size, H hidden, F neurons,
-L layers, M kept heads.
-"""
+transformers 5 can no longer prune heads itself. Letters: A heads, D head size, H
+hidden, F neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -21,27 +20,35 @@ def cut(
     neuron_scores: Any = None,
     whole: Collection[str] = (),
 ) -> dict[str, list[list[int]]]:
-    """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
+    """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et
+    al. 2020).
 
-    Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2 without. The parts
-    that stay are sorted by falling importance, so that a fold has parts of similar importance.
+    Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2
+    without. The parts that stay are sorted by falling importance, so that a fold has
+    parts of similar importance.
 
-    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores the first
-    parts stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"]
-    keeps all A heads of the output projection, ["v", "o"] those of the values too, kept heads
-    first. The model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
+    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores
+    the first parts stay, which is enough for rebuilding a saved model, where only
+    shapes matter. whole: ["o"] keeps all A heads of the output projection, ["v", "o"]
+    those of the values too, kept heads first. The model does not run before a ghost at
+    "v" or "qk" makes the other heads (section 4.2).
 
-    Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
-    Raises Refused where M is not in 1..A, and where scores have another shape.
-    """
+    Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others":
+    [L][A - M]}. Raises Refused where M is not in 1..A, and where scores have another
+    shape."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
     for number, layer in enumerate(layers(model)):
-        total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
+        total, ffn = (
+            layer.attention.self.num_attention_heads,
+            layer.intermediate.dense.out_features,
+        )
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
         order = ranked(head_scores, model, number, total, "head")
-        neurons = ranked(neuron_scores, model, number, ffn, "neuron")[: heads * ffn // total]
+        neurons = ranked(neuron_scores, model, number, ffn, "neuron")[
+            : heads * ffn // total
+        ]
         narrow(layer, order[:heads], neurons, order, whole)
         selection["heads"].append(order[:heads].tolist())
         selection["neurons"].append(neurons.tolist())
@@ -50,13 +57,18 @@ def cut(
     return selection
 
 
-def ranked(scores: Any, model: nn.Module, number: int, total: int, what: str) -> torch.Tensor:
-    """Return the indices of one layer's parts by falling score, or in their order without scores.
+def ranked(
+    scores: Any, model: nn.Module, number: int, total: int, what: str
+) -> torch.Tensor:
+    """Return the indices of one layer's parts by falling score, or in their order
+    without scores.
 
     Ties keep their order, so that a ranking is equal on every machine.
     """
     if scores is None:
-        return torch.arange(total, device="cpu")  # A model may be built on the meta device.
+        return torch.arange(
+            total, device="cpu"
+        )  # A model may be built on the meta device.
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
         raise Refused(f"{why}{len(layers(model))} layers of {total} {what}s")
@@ -89,44 +101,63 @@ def narrow(
         (FFN1, neurons, None),
         (FFN2, None, neurons),
     ):
-        layer.set_submodule(path, sliced(layer.get_submodule(path), row_indices, columns))
+        layer.set_submodule(
+            path, sliced(layer.get_submodule(path), row_indices, columns)
+        )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
     if hasattr(attention, "columns"):  # Of the bias of an MPNet (mpnet.py).
         device, before = attention.query.weight.device, attention.columns
-        attention.columns = heads.to(device) if before is None else before[heads.to(device)]
+        attention.columns = (
+            heads.to(device) if before is None else before[heads.to(device)]
+        )
 
 
-def keep(model: nn.Module, **selection: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+def keep(
+    model: nn.Module, **selection: Sequence[Sequence[int]]
+) -> dict[str, list[int]]:
     """Keep only the named parts of each layer, such as those that a search found.
 
-    selection: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices among the
-    parts that the model has now. A kind that is not named stays whole. embedding: inputs of Q, K
-    and V; qk: dimensions of queries and keys; v: dimensions of values. The result equals the model
-    with the context of the other heads and the activation of the other neurons set to zero.
+    selection: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices
+    among the parts that the model has now. A kind that is not named stays whole.
+    embedding: inputs of Q, K and V; qk: dimensions of queries and keys; v: dimensions
+    of values. The result equals the model with the context of the other heads and the
+    activation of the other neurons set to zero.
 
-    Returns the counts {"heads": [L], ...}. Raises Refused, naming the layer, where a list is
-    empty, or has an index twice or one that does not exist.
-    """
+    Returns the counts {"heads": [L], ...}. Raises Refused, naming the layer, where a
+    list is empty, or has an index twice or one that does not exist."""
     encoder_layers = layers(model)
     for what, lists in selection.items():
         known("part to keep", what, wide(encoder_layers[0]))
-        for number, (layer, chosen) in enumerate(zip(encoder_layers, lists, strict=True)):
+        for number, (layer, chosen) in enumerate(
+            zip(encoder_layers, lists, strict=True)
+        ):
             total = wide(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(encoder_layers):
-        every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}
-        chosen = {
-            what: torch.tensor(lists[number], device="cpu") for what, lists in selection.items()
+        every = {
+            what: torch.arange(count, device="cpu")
+            for what, count in wide(layer).items()
         }
-        narrow(layer, chosen.get("heads", every["heads"]), chosen.get("neurons", every["neurons"]))
+        chosen = {
+            what: torch.tensor(lists[number], device="cpu")
+            for what, lists in selection.items()
+        }
+        narrow(
+            layer,
+            chosen.get("heads", every["heads"]),
+            chosen.get("neurons", every["neurons"]),
+        )
         thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
-    return {what: [len(indices) for indices in lists] for what, lists in selection.items()}
+    return {
+        what: [len(indices) for indices in lists] for what, lists in selection.items()
+    }
 
 
 def wide(layer: Part) -> dict[str, int]:
-    """Return {kind: number} of the parts of a layer, for the kinds that `keep` knows."""
+    """Return {kind: number} of the parts of a layer, for the kinds that `keep`
+    knows."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -138,11 +169,12 @@ def wide(layer: Part) -> dict[str, int]:
 
 
 class Thin(nn.Linear):
-    """A Thin has chosen rows and columns of a linear layer, and keeps its widths outside.
+    """A Thin has chosen rows and columns of a linear layer, and keeps its widths
+    outside.
 
-    It reads the chosen columns alone, and the outputs of the other rows are zero. Heads that lose
-    different dimensions need it, because no smaller matrix can hold them: the products inside
-    attention keep their size (report on NAS pruning, section 7.2.2).
+    It reads the chosen columns alone, and the outputs of the other rows are zero. Heads
+    that lose different dimensions need it, because no smaller matrix can hold them: the
+    products inside attention keep their size (report on NAS pruning, section 7.2.2).
     """
 
     def __init__(
@@ -154,7 +186,11 @@ class Thin(nn.Linear):
         small = sliced(linear, rows, columns)
         outputs, inputs = small.weight.shape
         super().__init__(inputs, outputs, small.bias is not None, device="meta")
-        self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
+        self.weight, self.bias, self.total = (
+            small.weight,
+            small.bias,
+            linear.out_features,
+        )
         self.rows, self.columns = rows, columns  # A loader would leave buffers empty.
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
@@ -169,9 +205,13 @@ class Thin(nn.Linear):
 
 
 def thin(
-    layer: Part, embedding: torch.Tensor | None, qk: torch.Tensor | None, v: torch.Tensor | None
+    layer: Part,
+    embedding: torch.Tensor | None,
+    qk: torch.Tensor | None,
+    v: torch.Tensor | None,
 ) -> None:
-    """Keep only these inputs of Q, K and V, these dimensions of queries and keys, and of values."""
+    """Keep only these inputs of Q, K and V, these dimensions of queries and keys, and
+    of values."""
     for path, rows, columns in zip(
         (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
     ):

@@ -1,4 +1,5 @@
-"""A formula names the function of a feed-forward network (EfficientBERT section 3.1, Table 1).
+"""A formula names the function of a feed-forward network (EfficientBERT section 3.1,
+Table 1).
 
 Formulas are a small expression language:
 
@@ -8,10 +9,10 @@ Formulas are a small expression language:
     prefix  = W1 | W2 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
     binary  = max | add | mul
 
-So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 maps d hidden channels
-to e inner ones, and W2 maps them back. Where the operands of a binary operation differ in width,
-either the wider one is truncated to its first channels, or the narrower one is padded with a value
-that leaves the other operand as it is.
+So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 maps d
+hidden channels to e inner ones, and W2 maps them back. Where the operands of a binary
+operation differ in width, either the wider one is truncated to its first channels, or
+the narrower one is padded with a value that leaves the other operand as it is.
 
 **An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
 then have it; a search draws those of the paper alone. Runs know an operation by its name, so an
@@ -36,8 +37,12 @@ class Operation:
 
     operands: int
     numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.
-    torch: Callable[..., Any]  # It takes the module torch, then tensors; this file is free of it.
-    padding: float = 0.0  # As one of two operands, this value leaves the other one as it is.
+    torch: Callable[
+        ..., Any
+    ]  # It takes the module torch, then tensors; this file is free of it.
+    padding: float = (
+        0.0  # As one of two operands, this value leaves the other one as it is.
+    )
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -50,32 +55,46 @@ def _gelu(x: np.ndarray) -> np.ndarray:
 
 
 OPERATIONS = {
-    "gelu": Operation(1, _gelu, lambda t, x: t.nn.functional.gelu(x, approximate="tanh")),
+    "gelu": Operation(
+        1, _gelu, lambda t, x: t.nn.functional.gelu(x, approximate="tanh")
+    ),
     "sigmoid": Operation(1, _sigmoid, lambda t, x: t.sigmoid(x)),
     "tanh": Operation(1, np.tanh, lambda t, x: t.tanh(x)),
     "relu": Operation(1, lambda x: np.maximum(x, 0.0), lambda t, x: t.relu(x)),
     "leaky_relu": Operation(
-        1, lambda x: np.where(x >= 0, x, 0.01 * x), lambda t, x: t.nn.functional.leaky_relu(x)
+        1,
+        lambda x: np.where(x >= 0, x, 0.01 * x),
+        lambda t, x: t.nn.functional.leaky_relu(x),
     ),
     "elu": Operation(
         1,
         lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0.0))),
         lambda t, x: t.nn.functional.elu(x),
     ),
-    "swish": Operation(1, lambda x: x * _sigmoid(x), lambda t, x: t.nn.functional.silu(x)),
+    "swish": Operation(
+        1, lambda x: x * _sigmoid(x), lambda t, x: t.nn.functional.silu(x)
+    ),
     "add": Operation(2, np.add, lambda t, a, b: t.add(a, b), 0.0),
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
 LINEAR = ("W1", "W2")  # They map d to e channels, and e to d.
-UNARY, BINARY = (tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2))
+UNARY, BINARY = (
+    tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2)
+)
 NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: np.concatenate(
         [a, np.full((*a.shape[:-1], count), value, a.dtype)], -1
     )
 }
-ARITY = {"x": 0} | dict.fromkeys(LINEAR, 1) | {name: op.operands for name, op in OPERATIONS.items()}
-_APPLIED = re.compile(rf"\b({'|'.join(name for name in ARITY if ARITY[name] == 1)})\b(?=\s*[\w(])")
+ARITY = (
+    {"x": 0}
+    | dict.fromkeys(LINEAR, 1)
+    | {name: op.operands for name, op in OPERATIONS.items()}
+)
+_APPLIED = re.compile(
+    rf"\b({'|'.join(name for name in ARITY if ARITY[name] == 1)})\b(?=\s*[\w(])"
+)
 
 
 class FormulaError(ValueError):
@@ -84,7 +103,8 @@ class FormulaError(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A Node is an operation with its operands. Two nodes are equal if they print alike.
+    """A Node is an operation with its operands. Two nodes are equal if they print
+    alike.
 
     Raises Refused for a wrong number of operands.
     """
@@ -94,7 +114,9 @@ class Node:
 
     def __post_init__(self) -> None:
         if len(self.args) != ARITY.get(self.op):
-            raise Refused(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
+            raise Refused(
+                f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}"
+            )
 
     def __str__(self) -> str:
         """Return the formula as text, which `parse` reads back as the same tree."""
@@ -109,7 +131,9 @@ class Node:
         if self.op == "add":
             return f"{self.args[0]} + {inside(self.args[1], 'add')}"
         if self.op == "mul":
-            return f"{inside(self.args[0], 'add')} * {inside(self.args[1], 'add', 'mul')}"
+            return (
+                f"{inside(self.args[0], 'add')} * {inside(self.args[1], 'add', 'mul')}"
+            )
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
@@ -124,7 +148,8 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def height(node: Node) -> int:
-    """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
+    """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1
+    x)`."""
     return 1 + max(map(height, node.args)) if node.args else 0
 
 
@@ -132,9 +157,8 @@ def height(node: Node) -> int:
 def parse(text: str) -> Node:
     """Return the tree of a formula. Raises FormulaError.
 
-    Python's parser reads it, once each application is written as a power: a power binds tighter
-    than a product, and to the right.
-    """
+    Python's parser reads it, once each application is written as a power: a power binds
+    tighter than a product, and to the right."""
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
@@ -159,7 +183,9 @@ def _read(part: ast.expr) -> Node:
             return Node("mul", (_read(left), _read(right)))
         case ast.Call(ast.Name(name), operands, []):
             return Node(name, tuple(map(_read, operands)))
-    raise Refused(f"{ast.unparse(part)!r} is neither x nor an operation on its operands")
+    raise Refused(
+        f"{ast.unparse(part)!r} is neither x nor an operation on its operands"
+    )
 
 
 def evaluate(
@@ -171,10 +197,10 @@ def evaluate(
 ) -> Any:
     """Return f(x) [..., d] of an array x [..., d] in any framework.
 
-    node: the tree of f. linears: {name of LINEAR: the map, a function of arrays}. functions: {name
-    of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends `count` channels
-    of a value}. mismatch: "truncate" or "pad", for operands of different width.
-    """
+    node: the tree of f. linears: {name of LINEAR: the map, a function of arrays}.
+    functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value)
+    that appends `count` channels of a value}. mismatch: "truncate" or "pad", for
+    operands of different width."""
     if node.op == "x":
         return x
     args = [evaluate(child, x, linears, functions, mismatch) for child in node.args]
@@ -185,5 +211,7 @@ def evaluate(
         args = [a[..., :narrow] for a in args]
     elif narrow < wide:
         pad, value = functions["pad"], OPERATIONS[node.op].padding
-        args = [pad(a, wide - a.shape[-1], value) if a.shape[-1] < wide else a for a in args]
+        args = [
+            pad(a, wide - a.shape[-1], value) if a.shape[-1] < wide else a for a in args
+        ]
     return functions[node.op](*args)

@@ -10,10 +10,10 @@ The report on NAS pruning has them in sections 5.1, 5.3 and 7.2.
                  ("qk"), dimension of values      h_q = h_k. Of values the context, before the
                  ("v")                            output projection
 
-The mask is sigmoid(alpha), and alpha starts at 5. The mask multiplies the weight that reads or
-makes the masked part. This is the same function, and cheaper than a product with an activation. The
-operation "gates" attaches gates, so that a model is saved and loaded with its gates.
-"""
+The mask is sigmoid(alpha), and alpha starts at 5. The mask multiplies the weight that
+reads or makes the masked part. This is the same function, and cheaper than a product
+with an activation. The operation "gates" attaches gates, so that a model is saved and
+loaded with its gates."""
 
 from collections.abc import Iterable
 
@@ -28,9 +28,8 @@ from .parts import FFN2, OUT, QKV, Part, layers, linear, surgery
 class Gated(nn.Linear):
     """A Gated is a linear layer with masks on its inputs or outputs.
 
-    alphas: the ParameterDict of the transformer layer, which registers it; a list hides it here.
-    sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}.
-    """
+    alphas: the ParameterDict of the transformer layer, which registers it; a list hides
+    it here. sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
 
     def __init__(
         self, linear: nn.Linear, alphas: nn.ParameterDict, **sides: tuple[str, int]
@@ -52,8 +51,11 @@ class Gated(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan(layer: Part, regions: Iterable[str]) -> dict[str, tuple[int, int, dict[str, str]]]:
-    """Return {kind: (number of gates, columns of each, {linear layer: side})} of one layer."""
+def plan(
+    layer: Part, regions: Iterable[str]
+) -> dict[str, tuple[int, int, dict[str, str]]]:
+    """Return {kind: (number of gates, columns of each, {linear layer: side})} of one
+    layer."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -68,7 +70,8 @@ def plan(layer: Part, regions: Iterable[str]) -> dict[str, tuple[int, int, dict[
 
 
 def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
-    """Put gates on the regions of every layer (an operation). Returns {kind: number of gates}."""
+    """Put gates on the regions of every layer (an operation). Returns {kind: number of
+    gates}."""
     count: dict[str, int] = {}
     for layer in layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}
@@ -80,7 +83,9 @@ def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
             for path, side in sides.items():
                 places.setdefault(path, {})[side] = (kind, columns)
         for path, sides in places.items():
-            layer.set_submodule(path, Gated(layer.get_submodule(path), layer.gates, **sides))
+            layer.set_submodule(
+                path, Gated(layer.get_submodule(path), layer.gates, **sides)
+            )
     return count
 
 
@@ -90,7 +95,9 @@ def detach(model: nn.Module) -> None:
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
                 # pyrefly: ignore[bad-argument-type]  torch has Tensor for the Parameter of a Linear.
-                layer.set_submodule(path, linear(part.weight, part.bias).train(part.training))
+                layer.set_submodule(
+                    path, linear(part.weight, part.bias).train(part.training)
+                )
         del layer.gates
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
 

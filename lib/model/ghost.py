@@ -1,8 +1,9 @@
 """Ghost modules make more features out of the kept ones, by cheap convolutions.
 
-GhostBERT has them in sections 2.1, 2.2, 4.1, 4.2 and B.4. Letters: B batch, T tokens, H hidden, A
-heads, M kept heads, D = H / A head size, F ghost features, K taps, C channels of a feature map, n
-the one length that "conv1d_f" takes. A convolution has M input maps and R output maps.
+GhostBERT has them in sections 2.1, 2.2, 4.1, 4.2 and B.4. Letters: B batch, T tokens, H
+hidden, A heads, M kept heads, D = H / A head size, F ghost features, K taps, C channels
+of a feature map, n the one length that "conv1d_f" takes. A convolution has M input maps
+and R output maps.
 
     position  works on                                 result
     "o"       output [B, T, H] of the output           y + ReLU(conv(y)), one kernel set for all
@@ -14,17 +15,18 @@ the one length that "conv1d_f" takes. A convolution has M input maps and R outpu
     "qk"      attention map [T, T] of each kept head,  A - M more maps, for the values of all heads
               after the softmax
 
-All heads share one kernel set with a single ghost feature: Table 1's 55.3K extra parameters leave
-no other reading. The sum of the convolved outputs of the heads is then the convolution of their
-sum, so that the dense output is convolved once. The dense bias is convolved too; because the taps
-sum to 1, that makes a difference at the two ends of a sentence alone.
+All heads share one kernel set with a single ghost feature: Table 1's 55.3K extra
+parameters leave no other reading. The sum of the convolved outputs of the heads is then
+the convolution of their sum, so that the dense output is convolved once. The dense bias
+is convolved too; because the taps sum to 1, that makes a difference at the two ends of
+a sentence alone.
 
-With more than one feature at "o" or "ffn2" each head and feature has its own kernel (appendix B.4).
-The outputs of the heads are then made one by one, without the bias, which is added to their sum.
+With more than one feature at "o" or "ffn2" each head and feature has its own kernel
+(appendix B.4). The outputs of the heads are then made one by one, without the bias,
+which is added to their sum.
 
-At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M) kernels.
-The cut before such a ghost leaves the projections of `Ghost.uncut` whole.
-"""
+At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M)
+kernels. The cut before such a ghost leaves the projections of `Ghost.uncut` whole."""
 
 import copy
 import math
@@ -40,12 +42,13 @@ from .scores import raw, register
 
 
 def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens, each channel by itself: kernels [R, M, C, K].
+    """Convolve x [B, M, T, C] over the tokens, each channel by itself: kernels [R, M,
+    C, K].
 
-    An output channel reads the same channel of every input map. The convolution is two-dimensional
-    with one row and channels last, which is four to ten times as fast on a CPU as a one-dimensional
-    one. Inside, maps are [B, C * M, 1, T] and results [B, C * R, 1, T].
-    """
+    An output channel reads the same channel of every input map. The convolution is
+    two-dimensional with one row and channels last, which is four to ten times as fast
+    on a CPU as a one-dimensional one. Inside, maps are [B, C * M, 1, T] and results [B,
+    C * R, 1, T]."""
     outputs, _, channels, taps = kernels.shape
     maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
@@ -58,29 +61,34 @@ def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
 
 
 def along_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M, C, C, K].
+    """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M,
+    C, C, K].
 
-    For maps [T, C] the last axis is that of the features, and the n tokens are the channels. So a
-    batch must have exactly this length (Train.pad_to).
-    """
+    For maps [T, C] the last axis is that of the features, and the n tokens are the
+    channels. So a batch must have exactly this length (Train.pad_to)."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
-        x.flatten(1, 2), kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1), padding=taps // 2
+        x.flatten(1, 2),
+        kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1),
+        padding=taps // 2,
     )
     return y.unflatten(1, (outputs, channels))
 
 
 def along_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C, C, K]."""
+    """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C,
+    C, K]."""
     return along_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
 def along_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K, K]."""
+    """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K,
+    K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
-# Each kind has a convolution, and the shape of its kernel between two maps [T, C] (section 4.1).
+# Each kind has a convolution, and the shape of its kernel between two maps [T, C]
+# (section 4.1).
 CONVOLUTIONS = {
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
     "conv1d_s": (along_tokens, lambda c, n, k: (c, c, k)),
@@ -92,11 +100,10 @@ CONVOLUTIONS = {
 class Convolution(nn.Module):
     """A Convolution maps M maps to R: [B, M, T, C] to [B, R, T, C].
 
-    Where M = R = 1 it maps [B, T, C] to [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
-    and there is no bias. Each pair of maps has a kernel, and an output sums over the M inputs.
-    `weight` is [R, M, *kernel]; a single kernel is [C, K], [C, C, K], [n, n, K] or [1, 1, K, K] by
-    kind.
-    """
+    Where M = R = 1 it maps [B, T, C] to [B, T, C] too. Both ends are padded with (K -
+    1) / 2 zeros, and there is no bias. Each pair of maps has a kernel, and an output
+    sums over the M inputs. `weight` is [R, M, *kernel]; a single kernel is [C, K], [C,
+    C, K], [n, n, K] or [1, 1, K, K] by kind."""
 
     def __init__(
         self,
@@ -116,14 +123,17 @@ class Convolution(nn.Module):
             weight.fill_(0.0 if options.softmax else 1.0 / summed)
         else:
             for one in weight.view(-1, *kernel):  # Each is drawn as if it were alone.
-                nn.init.xavier_uniform_(one[None, None] if square else one, generator=generator)
+                nn.init.xavier_uniform_(
+                    one[None, None] if square else one, generator=generator
+                )
         self.weight = nn.Parameter(weight)
 
     def taps(self) -> torch.Tensor:
-        """Return the weight that convolves, after the softmax where the options ask for it.
+        """Return the weight that convolves, after the softmax where the options ask for
+        it.
 
-        The taps of a kernel then sum to 1, or with `softmax_over` "inputs" those of an output.
-        """
+        The taps of a kernel then sum to 1, or with `softmax_over` "inputs" those of an
+        output."""
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -133,15 +143,17 @@ class Convolution(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
-        return CONVOLUTIONS[self.options.kind][0](x, self.taps().to(x.dtype).view(self.full))
+        return CONVOLUTIONS[self.options.kind][0](
+            x, self.taps().to(x.dtype).view(self.full)
+        )
 
 
 class Ghosted(nn.Module):
     """A Ghosted is a layer with its ghost: y + G(y), where y = dense(x).
 
-    dense: a linear layer, or an activation ("ffn1"). padding: a Padding, whose padded tokens are
-    zeros for the ghost, or None to leave them as they are. position: the key of PLACES where it is.
-    """
+    dense: a linear layer, or an activation ("ffn1"). padding: a Padding, whose padded
+    tokens are zeros for the ghost, or None to leave them as they are. position: the key
+    of PLACES where it is."""
 
     def __init__(
         self,
@@ -169,16 +181,17 @@ class Ghosted(nn.Module):
 class Folded(Ghosted):
     """A Folded is a linear layer with F ghost features (appendix B.4).
 
-    It gives the sum over heads of H_h, plus the sum over features f of ReLU(the sum over heads of
-    conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold: its slice of x times its columns
-    of the weight. One product gives all M of them [B, M, T, H], with no more operations than the
-    dense layer has.
-    """
+    It gives the sum over heads of H_h, plus the sum over features f of ReLU(the sum
+    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold: its
+    slice of x times its columns of the weight. One product gives all M of them [B, M,
+    T, H], with no more operations than the dense layer has."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads = self.convolution.full[1]
         slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)
-        head_outputs = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
+        head_outputs = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(
+            1, 2, 0
+        )
         y = head_outputs.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
@@ -186,13 +199,14 @@ class Folded(Ghosted):
 
 
 class Completed(Ghosted):
-    """A Completed appends the maps of A - M ghosts to those of M kept heads (section 4.2).
+    """A Completed appends the maps of A - M ghosts to those of M kept heads (section
+    4.2).
 
-    It maps [B, M, T, C] to [B, A, T, C], where C is D for contexts ("v") and T for attention maps
-    ("qk"). With a padding, the context of a padded token is zero before the convolution. An
-    attention map is then zero in padded rows (queries) and columns (keys) before and after it,
-    because a kernel reaches over the edge of the sentence, and no ghost may attend to padding.
-    """
+    It maps [B, M, T, C] to [B, A, T, C], where C is D for contexts ("v") and T for
+    attention maps ("qk"). With a padding, the context of a padded token is zero before
+    the convolution. An attention map is then zero in padded rows (queries) and columns
+    (keys) before and after it, because a kernel reaches over the edge of the sentence,
+    and no ghost may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
@@ -209,12 +223,12 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
+    """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts
+    ("qk").
 
-    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the scores.
-    Dropout acts on the maps of kept heads and of ghosts alike. The signature is that of
-    transformers' attention interface.
-    """
+    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the
+    scores. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
+    that of transformers' attention interface."""
     scores = raw(module, query, key, attention_mask, scaling, position_bias)
     maps = module.ghost(scores.softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
@@ -246,7 +260,9 @@ PLACES = {
 
 def present(layer: nn.Module) -> dict[str, Ghosted]:
     """Return the ghost modules of a layer by position."""
-    return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
+    return {
+        part.position: part for part in layer.modules() if isinstance(part, Ghosted)
+    }
 
 
 def uncut_parts(layer: Part) -> list[str]:
@@ -254,7 +270,10 @@ def uncut_parts(layer: Part) -> list[str]:
 
     "v" are the values, and "o" is the output projection.
     """
-    width, output = layer.attention.self.query.out_features, layer.attention.output.dense
+    width, output = (
+        layer.attention.self.query.out_features,
+        layer.attention.output.dense,
+    )
     inputs = {
         "v": layer.attention.self.value.out_features,
         "o": getattr(output, "dense", output).in_features,
@@ -263,18 +282,23 @@ def uncut_parts(layer: Part) -> list[str]:
 
 
 def check(model: nn.Module, options: Ghost) -> None:
-    """Raise Refused where the options do not fit together, the model, or its other ghosts."""
+    """Raise Refused where the options do not fit together, the model, or its other
+    ghosts."""
     first = layers(model)[0]
     heads, ghosts = first.attention.self.num_attention_heads, present(first)
     config: Any = model.config
     options.fits(heads < config.num_attention_heads)
     for position in options.positions:
         if position in ghosts or options.positions.count(position) > 1:
-            raise Refused(f"position {position!r} has a ghost already: name each position once")
+            raise Refused(
+                f"position {position!r} has a ghost already: name each position once"
+            )
     uncut = list(options.uncut)
     if uncut != uncut_parts(first) and (uncut or not ghosts.keys() & {"qk", "v"}):
         positions, left = list(options.positions), uncut_parts(first)
-        raise Refused(f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}')
+        raise Refused(
+            f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}'
+        )
 
 
 def module(
@@ -310,10 +334,10 @@ def module(
 def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     """Put ghost modules into each layer (an operation).
 
-    options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns {"modules":
-    their number, "parameters": extra ones}. Raises Refused, before anything changes, for options
-    that do not fit together or this model, and for a position that has a ghost already.
-    """
+    options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns
+    {"modules": their number, "parameters": extra ones}. Raises Refused, before anything
+    changes, for options that do not fit together or this model, and for a position that
+    has a ghost already."""
     settings = Ghost(**options)
     config: Any = model.config
     check(model, settings)

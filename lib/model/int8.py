@@ -1,9 +1,9 @@
-"""The operation "int8" turns the linear layers of the encoder into integers of eight bits.
+"""The operation "int8" turns the linear layers of the encoder into integers of eight
+bits.
 
-It is quantisation after training, a control that the four papers lack. Each row of a weight has its
-own scale, and so has each token of the input when it arrives (dynamic quantisation). Shapes: B
-batch, T tokens, I inputs, O outputs.
-"""
+It is quantisation after training, a control that the four papers lack. Each row of a
+weight has its own scale, and so has each token of the input when it arrives (dynamic
+quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 
 import torch
 from torch import nn
@@ -14,13 +14,17 @@ LARGEST = 127
 
 
 def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
-    scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(torch.finfo(x.dtype).tiny)
+    """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is
+    127."""
+    scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
+        torch.finfo(x.dtype).tiny
+    )
     return (x / scale).round().to(torch.int8), scale
 
 
 class Int8(nn.Module):
-    """An Int8 is a linear layer with an int8 weight [O, I]; scale and bias [O] are float32."""
+    """An Int8 is a linear layer with an int8 weight [O, I]; scale and bias [O] are
+    float32."""
 
     scale: torch.Tensor
 
@@ -33,9 +37,12 @@ class Int8(nn.Module):
         self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the output [..., O] in the type of x [..., I]; sums are exact, in int32."""
+        """Return the output [..., O] in the type of x [..., I]; sums are exact, in
+        int32."""
         integers, scale = rounded(x.float().flatten(0, -2))
-        sums = torch._int_mm(integers, self.weight.t())  # CPUs run this int8 product alone.
+        sums = torch._int_mm(
+            integers, self.weight.t()
+        )  # CPUs run this int8 product alone.
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
@@ -43,8 +50,8 @@ class Int8(nn.Module):
 def quantise(model: nn.Module) -> dict[str, int]:
     """Turn every linear layer of the encoder's layers into an `Int8` (an operation).
 
-    It is the last operation, as nothing trains after it. Returns {"matrices": their number}.
-    """
+    It is the last operation, as nothing trains after it. Returns {"matrices": their
+    number}."""
     number = 0
     for layer in layers(model):
         for path, module in list(layer.named_modules()):

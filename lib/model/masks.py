@@ -11,8 +11,8 @@ BERMo has them in section 2.3, after Sanh et al. 2020 and Louizos et al. 2018.
                 / b), u uniform
 
 Here k = int(threshold * n) of n weights, and at least 1; l = -0.1, r = 1.1, b = 2/3;
-dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and head have no
-mask. Eval mode always takes the final threshold.
+dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and
+head have no mask. Eval mode always takes the final threshold.
 
 **Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of those equal to
 it the first in row order. (Where all scores are tied, `> k-th` would keep none, and `>=` all.)
@@ -60,7 +60,8 @@ def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def top(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return a mask that is True on exactly k values: the largest, and of equal ones the first."""
+    """Return a mask that is True on exactly k values: the largest, and of equal ones
+    the first."""
     kth = kth_largest(values, k)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - k) > 0:
@@ -70,18 +71,20 @@ def top(values: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def top_of_all(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
-    """Return one mask for each tensor, True on the k largest values of all tensors together."""
+    """Return one mask for each tensor, True on the k largest values of all tensors
+    together."""
     mask = top(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
-    return [part.view(values.shape) for part, values in zip(parts, tensors, strict=True)]
+    return [
+        part.view(values.shape) for part, values in zip(parts, tensors, strict=True)
+    ]
 
 
 def final_cut(options: Prune) -> float | None:
     """Return the score above which a mask is not 0 in the end.
 
-    It is the logit of the threshold for "soft", and ln(-l / r) for "l0". The other methods compare
-    scores with each other, and have None.
-    """
+    It is the logit of the threshold for "soft", and ln(-l / r) for "l0". The other
+    methods compare scores with each other, and have None."""
     if options.method == "l0":
         return math.log(-LOW / HIGH)
     if options.method != "soft":
@@ -92,11 +95,15 @@ def final_cut(options: Prune) -> float | None:
 
 # ---- masks ----
 class Masked(torch.autograd.Function):
-    """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W * g."""
+    """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W
+    * g."""
 
     @staticmethod
     def forward(
-        ctx: Any, weight: torch.Tensor, scores: torch.Tensor | None, mask: torch.Tensor | None
+        ctx: Any,
+        weight: torch.Tensor,
+        scores: torch.Tensor | None,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
         # A product with bool is slower.
         mask = None if mask is None else mask.to(weight.dtype)
@@ -131,17 +138,33 @@ class Mask(nn.Module):
         """
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
-            mask, least = self.scores.sigmoid() > threshold, int(FLOOR * self.scores.numel()) + 1
-            return mask if torch.count_nonzero(mask) >= least else top(self.scores, least)
-        values = weight.detach().abs() if self.method == "magnitude" else self.scores.detach()
+            mask, least = (
+                self.scores.sigmoid() > threshold,
+                int(FLOOR * self.scores.numel()) + 1,
+            )
+            return (
+                mask if torch.count_nonzero(mask) >= least else top(self.scores, least)
+            )
+        values = (
+            weight.detach().abs()
+            if self.method == "magnitude"
+            else self.scores.detach()
+        )
         k = max(1, int(threshold * values.numel()))
         return None if k >= values.numel() else top(values, k)
 
     def concrete(self, draw: bool) -> torch.Tensor:
-        """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval mode."""
+        """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval
+        mode."""
         logits = self.scores
         if draw:
-            logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
+            logits = (
+                torch.rand_like(logits)
+                .clamp_(EDGE, 1 - EDGE)
+                .logit_()
+                .add_(logits)
+                .div_(HEAT)
+            )
         return (logits.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
@@ -155,11 +178,18 @@ class Mask(nn.Module):
 
         The mask of "l0" is always that of eval mode.
         """
-        mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
-        return torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
+        mask = (
+            self.concrete(draw=False) > 0
+            if self.method == "l0"
+            else self.chosen(weight)
+        )
+        return (
+            torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
+        )
 
     def penalty(self) -> torch.Tensor:
-        """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0 ("l0").
+        """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0
+        ("l0").
 
         That chance is sigmoid(S - b ln(-l / r)).
         """

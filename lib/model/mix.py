@@ -1,27 +1,31 @@
-"""A layer mix puts a weighted sum of all states in place of the last one (BERMo section 3.1).
+"""A layer mix puts a weighted sum of all states in place of the last one (BERMo section
+3.1).
 
     gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding output, L layers
 
-Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens, H hidden, L layers.
+Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens, H
+hidden, L layers.
 
     norm             mean and variance over                           more parameters
     "layers"         the L + 1 states of each token and channel       none: the paper's own text
     "layers_affine"  the same, then scale and shift of each state     2 (L + 1)
     "channels"       the H channels of each state and token           none
     "tokens"         all real tokens and channels of each state       none: ELMo's code. A row's
-                                                                      result depends on its batch
+                                                                      result depends on
+                                                                      its batch
     "none"           nothing                                          none
 
-Under "layers" the L + 1 normalised values z_j of a channel sum to 0. So equal weights a_j give
-exactly zero for any input: the result is the sum of (a_j - 1 / (L + 1)) z_j, and needs unequal
-weights.
+Under "layers" the L + 1 normalised values z_j of a channel sum to 0. So equal weights
+a_j give exactly zero for any input: the result is the sum of (a_j - 1 / (L + 1)) z_j,
+and needs unequal weights.
 
 A plain mix is a control, in which nothing is learned or normalised:
 
     plain            in place of the last state of each token
     "mean"           the mean of the token's L + 1 states: as short a way to a layer as the mix has
     "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
-                     [CLS] alone would tell nothing: it has the same embedding in every row
+                     [CLS] alone would tell nothing: it has the same embedding in every
+                     row
 """
 
 from collections.abc import Callable, MutableMapping, Sequence
@@ -80,7 +84,11 @@ class LayerMix(nn.Module):
     ) -> torch.Tensor:
         """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T]."""
         if self.plain == "embedding":
-            real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
+            real = (
+                torch.ones_like(states[0][..., 0])
+                if mask is None
+                else mask.to(states[0].dtype)
+            )
             real = real.unsqueeze(-1)
             words = (states[0] * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(states[0])
@@ -97,9 +105,15 @@ class LayerMix(nn.Module):
         if self.norm == "none" or self.plain:
             return lambda _, state: state
         if self.norm == "channels":
-            return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
+            return lambda _, state: functional.layer_norm(
+                state, state.shape[-1:], eps=EPS
+            )
         if self.norm == "tokens":
-            real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
+            real = (
+                torch.ones_like(states[0][..., 0])
+                if mask is None
+                else mask.to(states[0].dtype)
+            )
             return lambda _, state: standardised(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
         squares: Any = sum((state - mean).square() for state in states)
@@ -114,7 +128,10 @@ class LayerMix(nn.Module):
         self.seen = [output]
 
     def keep(
-        self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor | tuple[torch.Tensor, ...]
+        self,
+        _: nn.Module,
+        __: tuple[Any, ...],
+        output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
         """Note the state of a layer. It is the hook of each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
@@ -148,7 +165,12 @@ def present(model: nn.Module) -> LayerMix | None:
 
 
 def add(
-    model: nn.Module, norm: str, init: str, dropout: float = 0.0, plain: str = "", seed: int = 0
+    model: nn.Module,
+    norm: str,
+    init: str,
+    dropout: float = 0.0,
+    plain: str = "",
+    seed: int = 0,
 ) -> dict[str, int]:
     """Put a mix between encoder and head (an operation); alpha is drawn from `seed`.
 

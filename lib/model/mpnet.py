@@ -1,10 +1,11 @@
 """This module gives the layers of an MPNet the parts that a BERT's have (parts.py).
 
-In transformers' MPNet the output projection is inside of self-attention, and one bias for all
-layers is added to the scores: a number for each head and each of 32 buckets of distances between
-two tokens. Here the projection is apart, as in a BERT, so that every operation finds its part. A
-layer that lost heads takes the columns of the heads that it has; the table stays one and whole. The
-parameters are those that transformers made, and a plain model is saved under its names.
+In transformers' MPNet the output projection is inside of self-attention, and one bias
+for all layers is added to the scores: a number for each head and each of 32 buckets of
+distances between two tokens. Here the projection is apart, as in a BERT, so that every
+operation finds its part. A layer that lost heads takes the columns of the heads that it
+has; the table stays one and whole. The parameters are those that transformers made, and
+a plain model is saved under its names.
 
 Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D head size.
 """
@@ -26,7 +27,9 @@ from .parts import OUT, QKV, base
 from .scores import ATTENTION, attend
 
 # These are transformers' names of the parts that have another name here.
-NAMES = dict(zip((*QKV, OUT), (f"attention.attn.{name}" for name in "qkvo"), strict=True))
+NAMES = dict(
+    zip((*QKV, OUT), (f"attention.attn.{name}" for name in "qkvo"), strict=True)
+)
 NAMES["attention.output.LayerNorm"] = "attention.LayerNorm"
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -34,9 +37,8 @@ Model = TypeVar("Model", bound=nn.Module)
 class SelfAttention(nn.Module):
     """A SelfAttention maps states [B, T, H] to contexts [B, T, M * D].
 
-    columns: the columns [M] of the shared bias that its heads have, or None for all of them. They
-    are saved, because the scores of a cut are not.
-    """
+    columns: the columns [M] of the shared bias that its heads have, or None for all of
+    them. They are saved, because the scores of a cut are not."""
 
     columns: torch.Tensor | None
 
@@ -50,7 +52,10 @@ class SelfAttention(nn.Module):
         self.register_buffer("columns", None)
 
     def forward(
-        self, x: torch.Tensor, attention_mask: torch.Tensor | None, position_bias: torch.Tensor
+        self,
+        x: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (contexts, maps [B, M, T, T]); position_bias: [1, A, T, T]."""
         query, key, value = (
@@ -84,7 +89,10 @@ class Attention(nn.Module):
 
     def __init__(self, attention: MPNetAttention, config: PretrainedConfig) -> None:
         super().__init__()
-        self.self, self.output = SelfAttention(attention.attn, config), Output(attention)
+        self.self, self.output = (
+            SelfAttention(attention.attn, config),
+            Output(attention),
+        )
         self.train(attention.training)
 
     def forward(
@@ -113,9 +121,8 @@ class Encoder(MPNetEncoder):
 def arrange(model: Model) -> Model:
     """Give the layers of an MPNet the parts of a BERT's, and return the model.
 
-    The function stays the same up to rounding. Another model, or one with these parts, stays as it
-    is.
-    """
+    The function stays the same up to rounding. Another model, or one with these parts,
+    stays as it is."""
     encoder = getattr(base(model), "encoder", None)
     if type(encoder) is MPNetEncoder:
         encoder.__class__ = Encoder
@@ -128,7 +135,8 @@ def arrange(model: Model) -> Model:
 
 
 def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return the tensors of an MPNet by transformers' names, as `save_pretrained` takes them.
+    """Return the tensors of an MPNet by transformers' names, as `save_pretrained` takes
+    them.
 
     Returns None for another model, whose names are transformers' own.
     """

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
-    """Refused is raised where a reader's value, file or machine does not do; the message says why.
+    """Refused is raised where a reader's value, file or machine does not do; the
+    message says why.
 
-    It names the value, what is allowed and a fix. A command prints it in one line, and keeps the
-    traceback of all other errors.
-    """
+    It names the value, what is allowed and a fix. A command prints it in one line, and
+    keeps the traceback of all other errors."""
 
 
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
@@ -22,7 +22,8 @@ START = 5.0  # Before a search every gate has this alpha.
 FACTOR = 128  # The factorised token table has so many channels (MobileBERT).
 
 
-# These numbers have bounds, as a check and in words. A number without bounds is at least 0.
+# These numbers have bounds, as a check and in words. A number without bounds is at
+# least 0.
 Number = Annotated[float, lambda n: 0 <= n < math.inf, "at least 0"]
 Count = Annotated[int, lambda n: n >= 1, "at least 1"]
 Positive = Annotated[float, lambda n: 0 < n < math.inf, "above 0"]
@@ -32,9 +33,12 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
 def one_of(owner: str, name: str, value: object, allowed: Collection[Any]) -> None:
-    """Raise Refused unless the value is allowed; it names the option and what is allowed."""
+    """Raise Refused unless the value is allowed; it names the option and what is
+    allowed."""
     if value not in allowed:
-        raise Refused(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+        raise Refused(
+            f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"
+        )
 
 
 def known(what: str, name: object, allowed: Collection[Any]) -> None:
@@ -50,32 +54,44 @@ def known(what: str, name: object, allowed: Collection[Any]) -> None:
 
 
 def stream(seed: int, name: str) -> int:
-    """Return a 63-bit seed for a generator, out of a seed and the name of its stream."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
+    """Return a 63-bit seed for a generator, out of a seed and the name of its
+    stream."""
+    return (
+        int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big")
+        >> 1
+    )
 
 
 def settled(option: "Option") -> dict[str, Any]:
-    """Return the fields of an option that differ from their defaults: what a Spec hashes."""
-    values = ((field.name, getattr(option, field.name), field.default) for field in fields(option))
+    """Return the fields of an option that differ from their defaults: what a Spec
+    hashes."""
+    values = (
+        (field.name, getattr(option, field.name), field.default)
+        for field in fields(option)
+    )
     return {name: value for name, value, default in values if value != default}
 
 
 @cache
 def annotated(option: "type[Option]") -> list[tuple[str, Any, Any, tuple[Any, ...]]]:
-    """Return (name, annotation, its origin, its arguments) of each field of an Option's class."""
-    return [(f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)]
+    """Return (name, annotation, its origin, its arguments) of each field of an Option's
+    class."""
+    return [
+        (f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)
+    ]
 
 
 class Option:
     """An Option checks its fields against their annotations when it is made.
 
-    An annotation is a type, a number with its bounds (such as `Count`), a Literal of the allowed
-    values, or a tuple of these. An int may stand for a float, and stays an int. A list, which JSON
-    has for a tuple, becomes a tuple. Raises Refused naming the field, its value and what is
-    allowed.
-    """
+    An annotation is a type, a number with its bounds (such as `Count`), a Literal of
+    the allowed values, or a tuple of these. An int may stand for a float, and stays an
+    int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused naming the
+    field, its value and what is allowed."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # Every class of options is a dataclass.
+    __dataclass_fields__: ClassVar[
+        dict[str, Field[Any]]
+    ]  # Every class of options is a dataclass.
 
     def __post_init__(self) -> None:
         for name, kind, origin, args in annotated(type(self)):
@@ -96,7 +112,9 @@ class Option:
                     if not inside(value):
                         raise self.refused(name, f"it must be {words}")
 
-    def typed(self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str) -> None:
+    def typed(
+        self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str
+    ) -> None:
         """Raise Refused where a field is of another type; a bool is no number."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
@@ -104,32 +122,47 @@ class Option:
 
     def refused(self, name: str, why: str) -> Refused:
         """Return the Refused that names a field, its value and what is allowed."""
-        return Refused(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
+        return Refused(
+            f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}"
+        )
 
 
 @dataclass(frozen=True)
 class Ghost(Option):
-    """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
+    """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1,
+    4.2)."""
 
-    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]  # This is the convolution.
+    kind: Literal[
+        "dwconv", "conv1d_s", "conv1d_f", "conv2d"
+    ]  # This is the convolution.
     # Each layer has ghosts at these places (lib.model.ghost).
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # A kernel has so many taps, an odd number.
-    features: Count = 1  # There are F ghost features; above 1 every head has its own kernels.
-    softmax: bool = False  # A softmax normalises the taps; the paper says so for dwconv alone.
+    features: Count = (
+        1  # There are F ghost features; above 1 every head has its own kernels.
+    )
+    softmax: bool = (
+        False  # A softmax normalises the taps; the paper says so for dwconv alone.
+    )
     relu: bool = False  # Each ghost feature passes a ReLU before it is added.
-    mask: bool = False  # Padded positions are set to zero first; the paper does not say.
+    mask: bool = (
+        False  # Padded positions are set to zero first; the paper does not say.
+    )
     # The raw kernel starts so ("uniform" has equal taps); the paper does not say.
     init: Literal["xavier", "uniform"] = "xavier"
-    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this open.
+    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this
+    # open.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # "conv1d_f" takes rows of so many tokens alone, as tokens are its channels; others have 0.
+    # "conv1d_f" takes rows of so many tokens alone, as tokens are its channels; others
+    # have 0.
     tokens: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kernel % 2 == 0:
-            raise self.refused("kernel", "an even kernel has no centre tap: take an odd one")
+            raise self.refused(
+                "kernel", "an even kernel has no centre tap: take an odd one"
+            )
 
     @property
     def uncut(self) -> tuple[str, ...]:
@@ -137,7 +170,13 @@ class Ghost(Option):
 
         "v" are the values, and "o" is the output projection.
         """
-        return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
+        return (
+            ("v", "o")
+            if "qk" in self.positions
+            else ("o",)
+            if "v" in self.positions
+            else ()
+        )
 
     def fits(self, pruned: bool) -> None:
         """Raise Refused where kind, positions, features and cut do not go together.

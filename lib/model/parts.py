@@ -1,7 +1,7 @@
 """This module names the parts of a BERT, RoBERTa, ELECTRA or MPNet by their role.
 
-Every other module of this folder builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
-"""
+Every other module of this folder builds on this one. Shapes: B batch, T tokens, H
+hidden, L layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-# A Part is a module of transformers or of this folder. torch gives the parts of a module no types.
+# A Part is a module of transformers or of this folder. torch gives the parts of a
+# module no types.
 Part = Any
 
 # These are paths of linear layers in a transformer layer.
@@ -25,8 +26,8 @@ def base(model: nn.Module) -> Part:
 def layers(model: nn.Module) -> Part:
     """Return the L transformer layers, a ModuleList.
 
-    Each has the parts `attention.self`, `attention.output`, `intermediate` and `output`.
-    """
+    Each has the parts `attention.self`, `attention.output`, `intermediate` and
+    `output`."""
     return base(model).encoder.layer
 
 
@@ -53,14 +54,15 @@ def set_dropout(model: nn.Module, rate: float) -> None:
 def surgery(model: nn.Module) -> list[dict[str, Any]]:
     """Return the list of operations that were done to a model, the oldest first.
 
-    It is JSON, and is saved with the model. `operate` of surgery.py adds to it; code that undoes an
-    operation removes it.
-    """
+    It is JSON, and is saved with the model. `operate` of surgery.py adds to it; code
+    that undoes an operation removes it."""
     return model.__dict__.setdefault("surgery", [])
 
 
 def sliced(
-    projection: nn.Linear, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
+    projection: nn.Linear,
+    rows: torch.Tensor | None = None,
+    columns: torch.Tensor | None = None,
 ) -> nn.Linear:
     """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
 
@@ -88,17 +90,21 @@ def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
 
 
 class Padding:
-    """A Padding holds the mask [B, T] of the current batch: 1 at real tokens, or None without."""
+    """A Padding holds the mask [B, T] of the current batch: 1 at real tokens, or None
+    without."""
 
     mask: torch.Tensor | None = None
 
-    def read(self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def read(
+        self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         """Read the mask of a batch. It is the hook that runs before the encoder."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
 def padding(model: nn.Module) -> Padding:
-    """Return the Padding of a model, which all its modules share; a copied model gets its own."""
+    """Return the Padding of a model, which all its modules share; a copied model gets
+    its own."""
     encoder = base(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = Padding()
@@ -106,12 +112,13 @@ def padding(model: nn.Module) -> Padding:
     return encoder.padding
 
 
-def real(x: torch.Tensor, padding: Padding | None, square: bool = False) -> torch.Tensor:
+def real(
+    x: torch.Tensor, padding: Padding | None, square: bool = False
+) -> torch.Tensor:
     """Return x with zeros at padded tokens.
 
-    x: [B, T, C] or [B, M, T, C]. padding: a Padding, or None to leave x as it is. square: whether
-    columns are tokens too.
-    """
+    x: [B, T, C] or [B, M, T, C]. padding: a Padding, or None to leave x as it is.
+    square: whether columns are tokens too."""
     if padding is None or padding.mask is None:
         return x
     rows = padding.mask.to(x.dtype).unsqueeze(-1)

@@ -1,8 +1,9 @@
 """This module has eager attention in one place, and gives access to its raw scores.
 
-A raw score is query times key over the root of the head size, before mask and softmax; in an MPNet
-its bias is added. The framework gives only probabilities after dropout. Here `raw` computes all
-scores: every attention that `register` makes known calls it, and `watch` reads along.
+A raw score is query times key over the root of the head size, before mask and softmax;
+in an MPNet its bias is added. The framework gives only probabilities after dropout.
+Here `raw` computes all scores: every attention that `register` makes known calls it,
+and `watch` reads along.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -27,7 +28,8 @@ _watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
 def register(name: str, attention: Callable[..., Any]) -> None:
-    """Make an attention known to transformers; its mask [B, 1, T, T] is added to the scores."""
+    """Make an attention known to transformers; its mask [B, 1, T, T] is added to the
+    scores."""
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
@@ -41,12 +43,16 @@ def raw(
     scaling: float | None = None,
     position_bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the softmax.
+    """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the
+    softmax.
 
-    position_bias: [1, A, T, T], which is added to the scores (lib.model.mpnet), or None. The scores
-    without the mask go to the list of `watch`.
-    """
-    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    position_bias: [1, A, T, T], which is added to the scores (lib.model.mpnet), or
+    None. The scores without the mask go to the list of `watch`."""
+    scores = (
+        query
+        @ key.transpose(2, 3)
+        * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    )
     if position_bias is not None:
         scores = scores + position_bias.to(scores.dtype)
     if module in _watched:
@@ -54,13 +60,14 @@ def raw(
     return scores if attention_mask is None else scores + attention_mask
 
 
-def maps(scores: torch.Tensor, drop: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+def maps(
+    scores: torch.Tensor, drop: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
     """Return drop(softmax over the keys) of scores [B, A, T, T].
 
-    Along a short last axis a CPU takes the softmax element by element. Along the first axis it
-    works in vectors, ten times as fast. So short rows of keys are moved there, and back as a view;
-    not in an exported graph, which takes rows of any length.
-    """
+    Along a short last axis a CPU takes the softmax element by element. Along the first
+    axis it works in vectors, ten times as fast. So short rows of keys are moved there,
+    and back as a view; not in an exported graph, which takes rows of any length."""
     if is_exporting() or scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return drop(scores.softmax(-1))
     return drop(scores.permute(3, 0, 1, 2).contiguous().softmax(0)).permute(1, 2, 3, 0)
@@ -77,11 +84,11 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers wants them.
+    """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers
+    wants them.
 
-    Dropout goes through the module's own layer, of the same rate, because `lib.train.lean` may have
-    put another kind of layer there.
-    """
+    Dropout goes through the module's own layer, of the same rate, because
+    `lib.train.lean` may have put another kind of layer there."""
     scores = raw(module, query, key, attention_mask, scaling, position_bias)
     attention_maps = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
@@ -94,9 +101,8 @@ register(ATTENTION, attend)
 def eager(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model use the attention of this file while the context is open.
 
-    The function of the model stays the same. An attention that surgery put in stays. Nothing
-    happens unless `is_enabled`.
-    """
+    The function of the model stays the same. An attention that surgery put in stays.
+    Nothing happens unless `is_enabled`."""
     before: Any = model.config._attn_implementation
     if not is_enabled or before in OURS:
         yield
@@ -110,7 +116,8 @@ def eager(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def watch(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
-    """Yield a list that each forward pass fills with L scores [B, A, T, T] before the mask.
+    """Yield a list that each forward pass fills with L scores [B, A, T, T] before the
+    mask.
 
     The scores carry gradients.
     """

@@ -1,9 +1,9 @@
 """This module has EfficientBERT's networks in torch (section 3.1).
 
-They are stacked feed-forward networks of any formula, and the embedding of neighbouring tokens.
-Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer to, a network has
-e = int(D / q) inner channels, and a layer has k stacked networks (lib.search.net).
-"""
+They are stacked feed-forward networks of any formula, and the embedding of neighbouring
+tokens. Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer
+to, a network has e = int(D / q) inner channels, and a layer has k stacked networks
+(lib.search.net)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,8 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Network(nn.Module):
-    """A Network is one feed-forward network: the weights of f, dropout and LayerNorm."""
+    """A Network is one feed-forward network: the weights of f, dropout and
+    LayerNorm."""
 
     def __init__(self, hidden: int, inner: int, eps: float, rate: float) -> None:
         super().__init__()
@@ -32,20 +33,28 @@ class Network(nn.Module):
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner: int) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-        """Return the linear maps "W1" and "W2" with only their first `inner` channels."""
+        """Return the linear maps "W1" and "W2" with only their first `inner`
+        channels."""
         first, second = self.W1, self.W2
         if inner < first.out_features:
-            first = partial(functional.linear, weight=first.weight[:inner], bias=first.bias[:inner])
-            second = partial(functional.linear, weight=second.weight[:, :inner], bias=second.bias)
+            first = partial(
+                functional.linear, weight=first.weight[:inner], bias=first.bias[:inner]
+            )
+            second = partial(
+                functional.linear, weight=second.weight[:, :inner], bias=second.bias
+            )
         return {"W1": first, "W2": second}
 
 
 class Norm(nn.Module):
-    """A Norm is the last LayerNorm of the active part of a stack, for hooks (lib.model.taps)."""
+    """A Norm is the last LayerNorm of the active part of a stack, for hooks
+    (lib.model.taps)."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        self.stack = [stack]  # The list hides it from torch, so that it is no submodule.
+        self.stack = [
+            stack
+        ]  # The list hides it from torch, so that it is no submodule.
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         stack = self.stack[0]
@@ -53,29 +62,36 @@ class Norm(nn.Module):
 
 
 class Stack(nn.Module):
-    """A Stack stands in for a layer's output block: k times LayerNorm(x + dropout(f(x))).
+    """A Stack stands in for a layer's output block: k times LayerNorm(x +
+    dropout(f(x))).
 
     Each network has its own weights. The block before the stack passes x [B, T, H] on.
     """
 
     networks: Part  # These are Networks in a ModuleList.
 
-    def __init__(self, hidden: int, inner: int, count: int, eps: float, rate: float) -> None:
+    def __init__(
+        self, hidden: int, inner: int, count: int, eps: float, rate: float
+    ) -> None:
         super().__init__()
         arguments = hidden, inner, eps, rate
         self.networks = nn.ModuleList(Network(*arguments) for _ in range(count))
         self.LayerNorm = Norm(self)
 
     def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
-        """Choose the active part: the first `count` networks, and their first `inner` channels.
+        """Choose the active part: the first `count` networks, and their first `inner`
+        channels.
 
-        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused where
-        the stack is smaller.
-        """
+        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused
+        where the stack is smaller."""
         channels = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > channels:
-            description = f"a stack of {len(self.networks)} networks of {channels} channels"
-            raise Refused(f"{description} cannot run {count} of {inner}: choose a smaller net")
+            description = (
+                f"a stack of {len(self.networks)} networks of {channels} channels"
+            )
+            raise Refused(
+                f"{description} cannot run {count} of {inner}: choose a smaller net"
+            )
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch
 
@@ -91,12 +107,14 @@ class Stack(nn.Module):
 class Trigram(nn.Module):
     """A Trigram embeds three neighbouring tokens: [B, T] to [B, T, H] (MobileBERT).
 
-    The rows of a narrow table for the next token, the token and the one before go side by side
-    through a linear layer; they are zero past either end. Unlike in the code, the padding token's
-    row is zero and stays so, so that the length of the padding changes nothing.
-    """
+    The rows of a narrow table for the next token, the token and the one before go side
+    by side through a linear layer; they are zero past either end. Unlike in the code,
+    the padding token's row is zero and stays so, so that the length of the padding
+    changes nothing."""
 
-    def __init__(self, vocabulary: int, width: int, hidden: int, padding: int | None) -> None:
+    def __init__(
+        self, vocabulary: int, width: int, hidden: int, padding: int | None
+    ) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(vocabulary, width, padding_idx=padding)
         self.dense = nn.Linear(3 * width, hidden)
@@ -116,7 +134,9 @@ def trigram(model: nn.Module, width: int) -> dict[str, int]:
     embeddings = base(model).embeddings
     old = embeddings.word_embeddings
     config: Any = model.config
-    new = draw(Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model)
+    new = draw(
+        Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model
+    )
     embeddings.word_embeddings = new
     return {"parameters": size(new)["parameters"] - size(old)["parameters"]}
 
@@ -124,11 +144,11 @@ def trigram(model: nn.Module, width: int) -> dict[str, int]:
 def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
     """Put the stacks of a net in place of the feed-forward networks (an operation).
 
-    net: JSON of a lib.search.net.Net, {"hidden", "width", "heads", "mismatch", "layers"}. A layer
-    is (formula, number of its networks, divisor of the width). The model must be built for the net
-    (lib.model.supernet). Weights come from torch's random state. Returns {"networks": their number,
-    "parameters": the change of their number}.
-    """
+    net: JSON of a lib.search.net.Net, {"hidden", "width", "heads", "mismatch",
+    "layers"}. A layer is (formula, number of its networks, divisor of the width). The
+    model must be built for the net (lib.model.supernet). Weights come from torch's
+    random state. Returns {"networks": their number, "parameters": the change of their
+    number}."""
     config: Any = model.config
     before = size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
@@ -146,9 +166,8 @@ def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
 def draw(module: Module, model: nn.Module) -> Module:
     """Draw a module's weights as the model's configuration says, and return it.
 
-    Weights are drawn from N(0, initializer_range), and biases are 0. The module moves to the
-    model's device.
-    """
+    Weights are drawn from N(0, initializer_range), and biases are 0. The module moves
+    to the model's device."""
     config: Any = model.config
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):

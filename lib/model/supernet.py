@@ -1,8 +1,8 @@
-"""This module builds models for a net, runs parts of them, and hands their weights down.
+"""This module builds models for a net, runs parts of them, and hands their weights
+down.
 
-A net is JSON of a lib.search.net.Net (EfficientBERT section 3.2). Letters: H hidden, L layers, k
-networks of a stack, q the divisor of its width.
-"""
+A net is JSON of a lib.search.net.Net (EfficientBERT section 3.2). Letters: H hidden, L
+layers, k networks of a stack, q the divisor of its width."""
 
 import re
 from typing import Any
@@ -22,7 +22,8 @@ def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
 
 
 def read_net(model: transformers.PreTrainedModel) -> dict[str, Any]:
-    """Return the net that a model was built for, as JSON. Raises Refused without stacks."""
+    """Return the net that a model was built for, as JSON. Raises Refused without
+    stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
             return op["net"]
@@ -37,13 +38,18 @@ def build(
 ) -> transformers.PreTrainedModel:
     """Return a model of class `cls` for a Net or its JSON.
 
-    Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration whose tables
-    (vocabulary, positions, segments, padding) are taken instead of BERT's; where it has no
-    segments, as an MPNet's, there is one. config: further values of the configuration, such as
-    num_labels. LayerNorm's eps is the framework's 1e-5, as in the code, not BERT's 1e-12.
-    """
+    Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration
+    whose tables (vocabulary, positions, segments, padding) are taken instead of BERT's;
+    where it has no segments, as an MPNet's, there is one. config: further values of the
+    configuration, such as num_labels. LayerNorm's eps is the framework's 1e-5, as in
+    the code, not BERT's 1e-12."""
     net = as_json(net)
-    tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
+    tables = (
+        "vocab_size",
+        "max_position_embeddings",
+        "type_vocab_size",
+        "pad_token_id",
+    )
     sizes: dict[str, Any] = {
         "layer_norm_eps": 1e-5,
         "initializer_range": 0.02,
@@ -53,7 +59,9 @@ def build(
         "intermediate_size": net["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
-    shared: dict[str, Any] = {name: getattr(like, name, 1) for name in tables} if like else {}
+    shared: dict[str, Any] = (
+        {name: getattr(like, name, 1) for name in tables} if like else {}
+    )
     ops: list[dict[str, Any]] = (
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
@@ -61,13 +69,15 @@ def build(
     return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
 
 
-def choose(model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None) -> None:
+def choose(
+    model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None
+) -> None:
     """Let a supernet run as `net`, or with None as all that it was built for.
 
-    The first networks of each stack run, with the first channels of each network and the net's
-    formulas. No weight is changed. Channels out of use get a gradient of zero, so AdamW's momentum
-    and decay still move them. Networks out of use get no gradient, and stay. Raises Refused
-    where the net has other layers, or larger ones.
+    The first networks of each stack run, with the first channels of each network and
+    the net's formulas. No weight is changed. Channels out of use get a gradient of
+    zero, so AdamW's momentum and decay still move them. Networks out of use get no
+    gradient, and stay. Raises Refused where the net has other layers, or larger ones.
     """
     net = read_net(model) if net is None else as_json(net)
     for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
@@ -77,26 +87,30 @@ def choose(model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None
 def inherit(
     student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
 ) -> list[str]:
-    """Fill a model with the leading block of each tensor of the same name in a larger one.
+    """Fill a model with the leading block of each tensor of the same name in a larger
+    one.
 
-    So it gets the first networks of each stack, and the first channels (EfficientBERT section 3.2,
-    and its code). A student of m times as many layers takes layer i m times, as layers m i to
-    m i + m - 1. The feed-forward block of a plain BERT is the first network of a stack. A narrower
-    student reads heads across their boundaries, as in the code: the first 360 of 540 rows are eight
-    heads of 45, which it reads as twelve of 30.
+    So it gets the first networks of each stack, and the first channels (EfficientBERT
+    section 3.2, and its code). A student of m times as many layers takes layer i m
+    times, as layers m i to m i + m - 1. The feed-forward block of a plain BERT is the
+    first network of a stack. A narrower student reads heads across their boundaries, as
+    in the code: the first 360 of 540 rows are eight heads of 45, which it reads as
+    twelve of 30.
 
-    Returns the names of the student's tensors that the source does not have, which stay as they
-    were. Raises Refused for a tensor or a number of layers that does not fit, and for another
-    vocabulary.
-    """
+    Returns the names of the student's tensors that the source does not have, which stay
+    as they were. Raises Refused for a tensor or a number of layers that does not fit,
+    and for another vocabulary."""
     words = [m.config.vocab_size for m in (student, source)]
     depths = [len(layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
         sizes = f"words and layers {[*zip(words, depths, strict=True)]} of student and source"
-        raise Refused(f"{sizes}: take the same vocabulary, and a multiple of the layers")
+        raise Refused(
+            f"{sizes}: take the same vocabulary, and a multiple of the layers"
+        )
     source_tensors = {
-        as_stack(plain(name, source)): value for name, value in source.state_dict().items()
+        as_stack(plain(name, source)): value
+        for name, value in source.state_dict().items()
     }
     left = []
     for name, value in student.state_dict().items():
@@ -105,11 +119,16 @@ def inherit(
         if origin not in source_tensors:
             left.append(name)
             continue
-        larger, head = source_tensors[origin], name.startswith(("classifier.", "qa_outputs."))
+        larger, head = (
+            source_tensors[origin],
+            name.startswith(("classifier.", "qa_outputs.")),
+        )
         block = larger[tuple(slice(n) for n in value.shape)]
         if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
             why = "the source must be at least as large, and have as many outputs"
-            raise Refused(f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}")
+            raise Refused(
+                f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}"
+            )
         value.copy_(block)
     return left
 
@@ -119,11 +138,18 @@ def as_stack(name: str) -> str:
 
     Other names stay.
     """
-    parts = {"intermediate.dense": "W1", "output.dense": "W2", "output.LayerNorm": "LayerNorm"}
+    parts = {
+        "intermediate.dense": "W1",
+        "output.dense": "W2",
+        "output.LayerNorm": "LayerNorm",
+    }
     block = rf"(encoder\.layer\.\d+)\.({'|'.join(map(re.escape, parts))})\."
-    return re.sub(block, lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.", name)
+    return re.sub(
+        block, lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.", name
+    )
 
 
 def plain(name: str, model: transformers.PreTrainedModel) -> str:
-    """Return a tensor's name without the prefix that models with a head put before the encoder."""
+    """Return a tensor's name without the prefix that models with a head put before the
+    encoder."""
     return name.removeprefix(f"{model.base_model_prefix}.")

@@ -2,12 +2,13 @@
 
     operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
-    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=1)
+    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
+    seed=1)
 
-An operation is JSON. The model keeps the list of its operations (`surgery` of parts.py): it is
-saved with the weights, and the operations are done again before weights are loaded. Operate before
-the first forward pass, because transformers records its output hooks by class at first use.
-"""
+An operation is JSON. The model keeps the list of its operations (`surgery` of
+parts.py): it is saved with the weights, and the operations are done again before
+weights are loaded. Operate before the first forward pass, because transformers records
+its output hooks by class at first use."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -33,17 +34,17 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "stack": stack,
     "trigram": trigram,
 }
-# After a cut or keep with one of these arguments the widths of a layer must not change again.
+# After a cut or keep with one of these arguments the widths of a layer must not change
+# again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
 def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Do one operation, add it to the model's list, and return its report.
 
-    more: arguments that the list does not have, such as the scores of a cut or the seed of a ghost.
-    Raises Refused, before anything changes, for an unknown operation, and for one that cannot
-    come after an earlier one.
-    """
+    more: arguments that the list does not have, such as the scores of a cut or the seed
+    of a ghost. Raises Refused, before anything changes, for an unknown operation, and
+    for one that cannot come after an earlier one."""
     name: Any = op.get("op")
     change = function(name)
     for done in surgery(model):
@@ -51,7 +52,9 @@ def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
-    report = change(arrange(model), **{k: v for k, v in op.items() if k != "op"}, **more)
+    report = change(
+        arrange(model), **{k: v for k, v in op.items() if k != "op"}, **more
+    )
     surgery(model).append(op)
     return report
 
@@ -59,9 +62,8 @@ def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
 def function(name: str) -> Callable[..., dict[str, Any]]:
     """Return the function of an operation.
 
-    It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or in an
-    exported folder. Raises Refused for an unknown name.
-    """
+    It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or
+    in an exported folder. Raises Refused for an unknown name."""
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:

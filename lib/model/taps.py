@@ -1,8 +1,7 @@
 """This module reads hidden states inside a model by their role, whatever its backbone.
 
-The framework's own `output_hidden_states` drops a replaced layer without an error; these hooks do
-not. Shapes: B batch, T tokens, H hidden, L layers.
-"""
+The framework's own `output_hidden_states` drops a replaced layer without an error;
+these hooks do not. Shapes: B batch, T tokens, H hidden, L layers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,9 +14,8 @@ from .parts import Part, embedding_output, layers
 def taps(model: Part) -> Iterator[dict[str, Any]]:
     """Yield a dict that each forward pass fills with hidden states [B, T, H].
 
-    "embedding" is one state; "attention" (after the attention block) and "ffn" (after the layer)
-    are lists of L states.
-    """
+    "embedding" is one state; "attention" (after the attention block) and "ffn" (after
+    the layer) are lists of L states."""
     seen: dict[str, Any] = {"embedding": None, "attention": [], "ffn": []}
 
     def start(_: Part, __: tuple[Any, ...], output: Any) -> None:
@@ -31,6 +29,9 @@ def taps(model: Part) -> Iterator[dict[str, Any]]:
     with ExitStack() as held:
         held.enter_context(embedding_output(model).register_forward_hook(start))
         for layer in layers(model):
-            for name, block in (("attention", layer.attention.output), ("ffn", layer.output)):
+            for name, block in (
+                ("attention", layer.attention.output),
+                ("ffn", layer.output),
+            ):
                 held.enter_context(block.LayerNorm.register_forward_hook(keep(name)))
         yield seen

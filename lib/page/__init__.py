@@ -1,4 +1,5 @@
-"""This folder makes pages of notebooks: it checks parameters, executes notebooks and writes HTML.
+"""This folder makes pages of notebooks: it checks parameters, executes notebooks and
+writes HTML.
 
 It is free of torch.
 """

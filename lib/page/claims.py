@@ -1,11 +1,11 @@
-"""This module gives the words on the cells of claims to a page, to the scorecard and to `verify`.
+"""This module gives the words on the cells of claims to a page, to the scorecard and to
+`verify`.
 
     judged(["G1"])["G1"]
 
 The cells of a row of `claims.csv` are judged from the runs of its pages' grids
-(`lib.measure.claims`). Arithmetic and settings are computed again by a formula (`lib.page.checks`).
-The module is free of torch.
-"""
+(`lib.measure.claims`). Arithmetic and settings are computed again by a formula
+(`lib.page.checks`). The module is free of torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 SCALE = "mini"
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
-ROLES = ("central", "own", "finding")  # Claims of these roles have cells, which runs decide.
+ROLES = (
+    "central",
+    "own",
+    "finding",
+)  # Claims of these roles have cells, which runs decide.
 
 
 # ---- THE RUNS OF A CLAIM
@@ -47,12 +51,12 @@ def rows(
 ) -> list[Row]:
     """Return the rows of the grids of a claim's pages that the cells of the claim name.
 
-    seeds: the planned seeds, unless others are given. Where no seeds are planned, they are the
-    seeds of the pages.
-    """
+    seeds: the planned seeds, unless others are given. Where no seeds are planned, they
+    are the seeds of the pages."""
     seeds = lists.seeds(line["id"], scale) if seeds is None else seeds
     return cells.select_rows(
-        cells.parsed(line["cells"]), rows_of_pages(line["artefact"], scale, tuple(seeds))
+        cells.parsed(line["cells"]),
+        rows_of_pages(line["artefact"], scale, tuple(seeds)),
     )
 
 
@@ -60,10 +64,12 @@ def rows(
 def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of some pages at these seeds.
 
-    Beside them are those of searches behind networks, and of distillations behind students.
-    """
+    Beside them are those of searches behind networks, and of distillations behind
+    students."""
     pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
-    asked = () if plans.lines(scale) else seeds  # A plan of lines says which seeds a row has.
+    asked = (
+        () if plans.lines(scale) else seeds
+    )  # A plan of lines says which seeds a row has.
     grid_rows = [row for page in pages for row in planned(page, scale, asked)]
     grid_rows += nas.architectures(grid_rows) + ghostbert.distillations(grid_rows)
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
@@ -73,9 +79,9 @@ def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> lis
 def planned(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of a page at a scale, at these seeds where the page takes seeds.
 
-    Outside mini these are the rows of the variable `grid` alone: all other variables are of mini.
-    At given seeds `recorded` is left out, whose rows have the seeds of the page.
-    """
+    Outside mini these are the rows of the variable `grid` alone: all other variables
+    are of mini. At given seeds `recorded` is left out, whose rows have the seeds of the
+    page."""
     (path,) = notebook.find([page])
     values: dict[str, Any] = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
@@ -92,15 +98,17 @@ def judged(
 ) -> dict[str, claims.Verdict]:
     """Return {id: Verdict} of some claims, or of all.
 
-    The p of each cell is corrected over all cells of its paper at the profile. `verdicts.csv` has
-    the p of the cells of other claims. Raises Refused for an unknown claim, with the nearest
-    one.
+    The p of each cell is corrected over all cells of its paper at the profile.
+    `verdicts.csv` has the p of the cells of other claims. Raises Refused for an unknown
+    claim, with the nearest one.
 
     scale: a profile with recorded runs, or paper.
     """
     store, by_id = store or Store(), {}
     look = cache(store.lookup)
-    with threadpool_limits(1):  # The products are small, so more threads would only wait.
+    with threadpool_limits(
+        1
+    ):  # The products are small, so more threads would only wait.
         for name in lists.claims() if names is None else names:
             known("claim", name, lists.claims())
             by_id[name] = judge(lists.claims()[name], scale, look)
@@ -121,17 +129,26 @@ def judge(
         part = line | {"cells": "; ".join(cell.text for cell in group)}
         if why := out_of_reach(line, scale, seeds):
             results += [
-                claims.Result(line["id"], cell, "", None, 0, len(seeds), why) for cell in group
+                claims.Result(line["id"], cell, "", None, 0, len(seeds), why)
+                for cell in group
             ]
             continue
-        collected = [dict(Outcome(row, **look(row.spec))) for row in rows(part, scale, seeds)]
-        judged_cells, note = claims.judge(part, collected, setting(line, scale, len(seeds)))
+        collected = [
+            dict(Outcome(row, **look(row.spec))) for row in rows(part, scale, seeds)
+        ]
+        judged_cells, note = claims.judge(
+            part, collected, setting(line, scale, len(seeds))
+        )
         results += judged_cells
         notes += [note] * bool(note)
     order = [cell.text for cell in cells.parsed(line["cells"])]
-    results = sorted((described(r) for r in results), key=lambda r: order.index(r.cell.text))
+    results = sorted(
+        (described(r) for r in results), key=lambda r: order.index(r.cell.text)
+    )
     notes += [line["cannot"]] * bool(line["cannot"] and not results)
-    return claims.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
+    return claims.Verdict(
+        line["id"], tuple(results), "; ".join(notes), scale, "finding"
+    )
 
 
 def out_of_reach(line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]) -> str:
@@ -142,7 +159,9 @@ def out_of_reach(line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]) ->
     return "" if planned else "this question is planned at the profile base alone"
 
 
-def by_seeds(line: Mapping[str, Any], scale: str) -> dict[tuple[int, ...], list[cells.Cell]]:
+def by_seeds(
+    line: Mapping[str, Any], scale: str
+) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Return {planned seeds: cells} of a claim.
 
     A comparison that a central claim has too is judged at the seeds of that claim.
@@ -180,7 +199,8 @@ def described(result: claims.Result) -> claims.Result:
 
 
 def margin(result: claims.Result) -> str:
-    """Return in words a claimed region that does not end at no effect, "" where it does."""
+    """Return in words a claimed region that does not end at no effect, "" where it
+    does."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return f" (within {exact(low)} to {exact(high)})" if low < high else ""
@@ -198,9 +218,8 @@ def exact(value: float) -> str:
 def computed(line: Mapping[str, Any]) -> claims.Verdict:
     """Return the Verdict on a claim by its formula.
 
-    A claim that fails differs where its formula reads no cell, or asks what this code has or
-    counts. Otherwise the printed values exclude each other.
-    """
+    A claim that fails differs where its formula reads no cell, or asks what this code
+    has or counts. Otherwise the printed values exclude each other."""
     value, read = checks.value(line["paper"], line["check"])
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
     equal, differs, inconsistent = claims.CHECKS
@@ -210,36 +229,48 @@ def computed(line: Mapping[str, Any]) -> claims.Verdict:
     summary = "holds" if value else "does not hold"
     summary += f", by {len(read)} printed cells" * bool(read)
     if isinstance(value, set):
-        summary = (
-            f"{', '.join(sorted(f'{float(v):g}' for v in value))} run, {line['value']} printed"
-        )
+        run = ", ".join(sorted(f"{float(v):g}" for v in value))
+        summary = f"{run} run, {line['value']} printed"
     elif not isinstance(value, (bool, str, list)):
         summary = f"{float(value):.6g} computed, {line['value']} printed"
     lines = lists.lines("inconsistencies")
-    notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
+    notes = dict.fromkeys(
+        i["note"] for i in lines if line["id"] in i["claims"].split("; ")
+    )
     note = "; ".join(notes) * (word != equal)
     return claims.Verdict(line["id"], note=note, word=word, measured=summary)
 
 
-def counted_once(by_id: Mapping[str, claims.Verdict], scale: str) -> dict[str, claims.Verdict]:
-    """Return the Verdicts, where a finding that repeats a comparison names the claim that has it.
+def counted_once(
+    by_id: Mapping[str, claims.Verdict], scale: str
+) -> dict[str, claims.Verdict]:
+    """Return the Verdicts, where a finding that repeats a comparison names the claim
+    that has it.
 
-    `cells.csv` names those that are planned alike. A mean over tasks can also repeat another one
-    because the other tasks of both have no runs. Numbers are then equal to the last digit.
-    `verdicts.csv` has the comparisons of other claims.
-    """
+    `cells.csv` names those that are planned alike. A mean over tasks can also repeat
+    another one because the other tasks of both have no runs. Numbers are then equal to
+    the last digit. `verdicts.csv` has the comparisons of other claims."""
     first, result = {}, dict(by_id)
     for row in recorded():
         is_other_claim = row["profile"] == scale and row["claim"] not in by_id
         if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
             if lists.claims()[row["claim"]]["role"] in ROLES[:2]:
-                region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
+                region = (
+                    float(row["region_low"] or -inf),
+                    float(row["region_high"] or inf),
+                )
                 numbers = map(float, (row["estimate"], row["low"]))
-                first.setdefault((row["task"], row["unit"], region, *numbers), row["claim"])
+                first.setdefault(
+                    (row["task"], row["unit"], region, *numbers), row["claim"]
+                )
     for id in sorted(by_id, key=lambda id: lists.claims()[id]["role"] not in ROLES[:2]):
         results = list(by_id[id].results)
         for i, r in enumerate(results):
-            if r.estimate and r.unit.startswith("points") and not (r.beside or r.same_as):
+            if (
+                r.estimate
+                and r.unit.startswith("points")
+                and not (r.beside or r.same_as)
+            ):
                 numbers = round(r.estimate.mean, 8), round(r.estimate.low, 8)
                 key = r.task, r.unit, r.cell.bounds, *numbers
                 other = first.setdefault(key, id)
@@ -249,18 +280,29 @@ def counted_once(by_id: Mapping[str, claims.Verdict], scale: str) -> dict[str, c
     return result
 
 
-def corrected(by_id: Mapping[str, claims.Verdict], scale: str = SCALE) -> dict[str, claims.Verdict]:
-    """Return the Verdicts with Holm's corrected p over all cells of a paper at a profile."""
+def corrected(
+    by_id: Mapping[str, claims.Verdict], scale: str = SCALE
+) -> dict[str, claims.Verdict]:
+    """Return the Verdicts with Holm's corrected p over all cells of a paper at a
+    profile."""
     result = counted_once(by_id, scale)
     by_id = dict(result)
     for paper in (*lists.PAPERS, "own"):
-        ids = [id for id in by_id if lists.claims()[id]["paper"] == paper and by_id[id].results]
+        ids = [
+            id
+            for id in by_id
+            if lists.claims()[id]["paper"] == paper and by_id[id].results
+        ]
         others = [
             float(row["p"])
             for row in recorded()
-            if row["profile"] == scale and row["family"] == paper and row["claim"] not in by_id
+            if row["profile"] == scale
+            and row["family"] == paper
+            and row["claim"] not in by_id
         ]
-        held = iter(claims.correct([r for id in ids for r in by_id[id].results], others))
+        held = iter(
+            claims.correct([r for id in ids for r in by_id[id].results], others)
+        )
         for id in ids:
             results = tuple(next(held) for _ in by_id[id].results)
             result[id] = replace(by_id[id], results=results)
@@ -270,11 +312,14 @@ def corrected(by_id: Mapping[str, claims.Verdict], scale: str = SCALE) -> dict[s
 def central(paper: str | None = None) -> list[str]:
     """Return the ids of the central claims of a paper, or of all papers."""
     items = lists.claims().items()
-    return [id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])]
+    return [
+        id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])
+    ]
 
 
 def of_page(page: str) -> list[str]:
-    """Return the ids of the claims that a page shows: all that are judged and name the page.
+    """Return the ids of the claims that a page shows: all that are judged and name the
+    page.
 
     A finding whose every comparison is one of a central claim is told there.
     """
@@ -291,7 +336,9 @@ def of_page(page: str) -> list[str]:
 def twin(id: str) -> bool:
     """Return whether each comparison of a claim is counted by another claim."""
     parts = cells.parsed(lists.claims()[id]["cells"])
-    return bool(parts) and all(lists.described(id, cell.text)["same_as"] for cell in parts)
+    return bool(parts) and all(
+        lists.described(id, cell.text)["same_as"] for cell in parts
+    )
 
 
 # ---- THE TABLES OF THE RECORDS
@@ -326,15 +373,17 @@ SUMMARIES = (
 def digest(page: str) -> str:
     """Return the digest of what the committed records say of a page.
 
-    It covers the names of its recorded runs and its comparisons. A committed page has it, so one
-    that is older than the records is known.
-    """
+    It covers the names of its recorded runs and its comparisons. A committed page has
+    it, so one that is older than the records is known."""
     names = {row["run"] for row in run_lines() if row["page"] == page}
-    recorded_names = sorted(name for name in names if (paths.records_root() / name).exists())
+    recorded_names = sorted(
+        name for name in names if (paths.records_root() / name).exists()
+    )
     ids = lists.claims() if page in SUMMARIES.split() else of_page(page)
     keys = "claim cell task profile estimate low high word".split()
     rows = [
-        [row[key] for key in keys] + [bool(row["holm"]) and float(row["holm"]) < claims.ALPHA]
+        [row[key] for key in keys]
+        + [bool(row["holm"]) and float(row["holm"]) < claims.ALPHA]
         for row in recorded()
         if row["claim"] in ids
     ]
@@ -342,10 +391,11 @@ def digest(page: str) -> str:
 
 
 def lines(by_id: Mapping[str, claims.Verdict]) -> list[tuple[Any, ...]]:
-    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of its tasks.
+    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of
+    its tasks.
 
-    `family` is the paper where the p of the cell is corrected, and empty where it is not.
-    """
+    `family` is the paper where the p of the cell is corrected, and empty where it is
+    not."""
     plan = {(r["claim"], r["cell"], r["task"]): r for r in lists.lines("plan_words")}
     rows = []
     for id, verdict in by_id.items():
@@ -356,21 +406,38 @@ def lines(by_id: Mapping[str, claims.Verdict]) -> list[tuple[Any, ...]]:
             if e and not r.reason and r.unmeasured:
                 sizes = (e.mean, "", "")
             counts = r.p is not None and not (r.beside or r.same_as)
-            old = plan.get((id, r.cell.text, r.task), {}) if verdict.profile == SCALE else {}
+            old = (
+                plan.get((id, r.cell.text, r.task), {})
+                if verdict.profile == SCALE
+                else {}
+            )
             low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
             rows.append(
-                (id, r.cell.text, r.task, verdict.profile, paper * counts, r.sentence, r.unit)
+                (
+                    id,
+                    r.cell.text,
+                    r.task,
+                    verdict.profile,
+                    paper * counts,
+                    r.sentence,
+                    r.unit,
+                )
                 + (r.null, low, high, *sizes, r.counts, r.ours, r.printed, r.interest)
                 + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
                 + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as, "yes" * r.beside)
                 + (old.get("word", ""), old.get("p", ""))
             )
-    return [tuple(round(v, 8) if type(v) is float else v for v in line) for line in rows]
+    return [
+        tuple(round(v, 8) if type(v) is float else v for v in line) for line in rows
+    ]
 
 
 def checked(by_id: Mapping[str, claims.Verdict]) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`: each printed number that is computed again."""
-    about = {id: [line[key] for key in CHECKED[1:4]] for id, line in lists.claims().items()}
+    """Return the rows of `arithmetic.csv`: each printed number that is computed
+    again."""
+    about = {
+        id: [line[key] for key in CHECKED[1:4]] for id, line in lists.claims().items()
+    }
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
 
@@ -381,13 +448,17 @@ FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
 
 
-def measured(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> list[claims.Result]:
-    """Return the Results of some claims that count: no task of a mean, no comparison twice."""
+def measured(
+    by_id: Mapping[str, claims.Verdict], ids: Iterable[str]
+) -> list[claims.Result]:
+    """Return the Results of some claims that count: no task of a mean, no comparison
+    twice."""
     return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
 
 
 def shut_out(by_id: Mapping[str, claims.Verdict]) -> tuple[int, int]:
-    """Return (how many, of how many) printed effects of central claims our intervals shut out."""
+    """Return (how many, of how many) printed effects of central claims our intervals
+    shut out."""
     held = [r.shuts_out for r in measured(by_id, central())]
     held = [flag for flag in held if flag is not None]
     return sum(held), len(held)
@@ -409,20 +480,27 @@ def in_one_line(by_id: Mapping[str, claims.Verdict]) -> str:
 
 
 def texts(by_id: Mapping[str, claims.Verdict]) -> dict[str, str]:
-    """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of Verdicts.
+    """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of
+    Verdicts.
 
     The part README is what README shows.
     """
     untouched = next(row for row in lists.lines("untouched") if row["split"] == "dev")
-    fields = dict(by_id) | {"IN_ONE_LINE": in_one_line(by_id), "UNTOUCHED": untouched["spearman"]}
+    fields = dict(by_id) | {
+        "IN_ONE_LINE": in_one_line(by_id),
+        "UNTOUCHED": untouched["spearman"],
+    }
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled}
 
 
 def posted(readme: str, by_id: Mapping[str, claims.Verdict]) -> str:
-    """Return the text of README with new findings, and the legend, between their marks."""
-    rows = "".join(f"| {mark} {word} | {line} |\n" for word, (mark, line) in claims.WORDS.items())
+    """Return the text of README with new findings, and the legend, between their
+    marks."""
+    rows = "".join(
+        f"| {mark} {word} | {line} |\n" for word, (mark, line) in claims.WORDS.items()
+    )
     parts = {
         FOUND: texts(by_id)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
@@ -434,17 +512,27 @@ def posted(readme: str, by_id: Mapping[str, claims.Verdict]) -> str:
 
 
 def forest(by_id: Mapping[str, claims.Verdict], ids: Iterable[str]) -> pd.DataFrame:
-    """Return what a forest plot of some claims draws: a row for each cell in points that counts."""
+    """Return what a forest plot of some claims draws: a row for each cell in points
+    that counts."""
     import pandas as pd
 
     rows = []
     for r in measured(by_id, ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
-            line = {"claim": f"{r.claim} {r.short}", "mean": r.estimate.mean, "printed": r.printed}
+            line = {
+                "claim": f"{r.claim} {r.short}",
+                "mean": r.estimate.mean,
+                "printed": r.printed,
+            }
             if not r.unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
-            more = {"seeds": r.estimate.n_seeds, "word": r.reading, "least": least, "most": most}
+            more = {
+                "seeds": r.estimate.n_seeds,
+                "word": r.reading,
+                "least": least,
+                "most": most,
+            }
             rows.append(line | more)
     columns = "claim mean low high printed seeds word least most".split()
     return pd.DataFrame(rows, columns=columns)

@@ -1,8 +1,7 @@
 """This module compares committed files with their digests.
 
-They are the files that a reader sees, or that results rest on. `data/records/files.csv` has a line
-for each: its path and its digest.
-"""
+They are the files that a reader sees, or that results rest on. `data/records/files.csv`
+has a line for each: its path and its digest."""
 
 import subprocess
 from contextlib import suppress
@@ -20,8 +19,14 @@ SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.pa
 def seen() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
-    files = {path.relative_to(paths.ROOT).as_posix(): path for path in matches if path.is_file()}
-    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(files.items())]
+    files = {
+        path.relative_to(paths.ROOT).as_posix(): path
+        for path in matches
+        if path.is_file()
+    }
+    return [
+        f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(files.items())
+    ]
 
 
 def changed(place: Path | None = None) -> list[str]:
@@ -30,9 +35,15 @@ def changed(place: Path | None = None) -> list[str]:
     place: another file in place of `files.csv`.
     """
     place = place or paths.records_root() / FILES
-    old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
+    old = (
+        place.read_text(errors="replace").splitlines(keepends=True)
+        if place.exists()
+        else ()
+    )
     names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
-    return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
+    return [
+        f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)
+    ]
 
 
 def edited(*patterns: str) -> list[str]:

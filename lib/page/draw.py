@@ -14,9 +14,8 @@ from lib.search.net import Net
 def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
-    In a bar stand the formula of the layer, how many copies of the layer are stacked, and its width
-    as a ratio. What differs from the network `before` is vermilion.
-    """
+    In a bar stand the formula of the layer, how many copies of the layer are stacked,
+    and its width as a ratio. What differs from the network `before` is vermilion."""
     count = len(net.layers)
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
     for number, layer in enumerate(net.layers, 1):
@@ -27,7 +26,9 @@ def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) ->
         formula, size = layer.formula, f"{layer.stack} × {layer.ratio}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
-    axis.set(xlim=(0, 1), ylim=(0.5, count + 0.5), xticks=[], yticks=range(1, count + 1))
+    axis.set(
+        xlim=(0, 1), ylim=(0.5, count + 0.5), xticks=[], yticks=range(1, count + 1)
+    )
     axis.set_title(title, fontsize=11, loc="left")
     axis.tick_params(labelsize=9)
     axis.grid(False)
@@ -43,16 +44,17 @@ def surface(
 ) -> None:
     """Draw a surface of Figure 5 on a 3-d axis.
 
-    z: heights as `lib.search.surface.symlog` gives them; the ticks show plain numbers. view:
-    elevation and angle in degrees.
-    """
+    z: heights as `lib.search.surface.symlog` gives them; the ticks show plain numbers.
+    view: elevation and angle in degrees."""
     x, y = np.meshgrid(grid, grid)
     indices = np.arange(z.size).reshape(z.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
     halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
-    drawn = axis.plot_trisurf(x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look)
+    drawn = axis.plot_trisurf(
+        x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look
+    )
     heights = z.ravel()[triangles]  # Means of three corners would stripe a cliff.
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)

@@ -1,7 +1,7 @@
 """This module prepares the text of a page, which has no script and needs no network.
 
-An equation in LaTeX becomes a picture, and a link to a notebook becomes a link to its page.
-"""
+An equation in LaTeX becomes a picture, and a link to a notebook becomes a link to its
+page."""
 
 import base64
 import html
@@ -27,14 +27,16 @@ def readable(markdown: str) -> str:
 
 
 def linked(markdown: str, kind: str) -> str:
-    """Return a text whose links to notebooks lead to their pages; kind: "html" or "page.md"."""
+    """Return a text whose links to notebooks lead to their pages; kind: "html" or
+    "page.md"."""
     parts = CODE.split(markdown)
     parts[::2] = [NOTEBOOK.sub(rf"](\1.{kind})", part) for part in parts[::2]]
     return "".join(parts)
 
 
 def drawn(match: re.Match[str]) -> str:
-    """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within the text."""
+    """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within
+    the text."""
     is_display, text, picture = (
         bool(match[1]),
         " ".join((match[1] or match[2]).split()),

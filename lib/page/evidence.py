@@ -1,16 +1,17 @@
 """This module makes the missing runs of the central claims, and records each at once.
 
-At mini a claim rests on the rows of its pages' grids that its cells name, at its planned seeds
-(`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
-order of `data/published/plan.csv` and then of `plan_fair.csv`; other claims come last.
+At mini a claim rests on the rows of its pages' grids that its cells name, at its
+planned seeds (`lib.page.claims`). Runs are made in rounds. A round is all claims at one
+more planned seed, in the order of `data/published/plan.csv` and then of
+`plan_fair.csv`; other claims come last.
 
-A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of its steps
-is whole before the next begins, and within a step each seed, so that a teacher and its students are
-made in one go.
+A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of
+its steps is whole before the next begins, and within a step each seed, so that a
+teacher and its students are made in one go.
 
-Weights that these commands saved are deleted when no missing run of the profile needs them, so that
-a round fits on a small disk. Those that a reader or another command saved stay.
-"""
+Weights that these commands saved are deleted when no missing run of the profile needs
+them, so that a round fits on a small disk. Those that a reader or another command saved
+stay."""
 
 import shutil
 from collections import Counter
@@ -36,36 +37,51 @@ BESIDE = ("search", "nas_search", "random_architecture")
 
 
 def chosen(names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of claims.csv with these ids, or all central claims and our own questions.
+    """Return the rows of claims.csv with these ids, or all central claims and our own
+    questions.
 
     Raises Refused for an unknown claim, with the nearest one.
     """
-    by_id = {id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")}
+    by_id = {
+        id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")
+    }
     return list(grids.picked("claim", by_id, names).values())
 
 
-def cells(claim: Mapping[str, Any], store: Store | None = None) -> dict[int, list[Spec]]:
+def cells(
+    claim: Mapping[str, Any], store: Store | None = None
+) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a claim at this seed, each once}.
 
-    A seed counts if all its runs have one dtype. So one that has no whole set of runs is float32
-    throughout where the processor has no instructions for bfloat16 (`Spec.twin`).
-    """
+    A seed counts if all its runs have one dtype. So one that has no whole set of runs
+    is float32 throughout where the processor has no instructions for bfloat16
+    (`Spec.twin`)."""
     store, grid_rows, specs = store or Store(), rows(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
-            dict.fromkeys(row.spec for row in grid_rows if row.get("seed", seed) == seed)
+            dict.fromkeys(
+                row.spec for row in grid_rows if row.get("seed", seed) == seed
+            )
         )
         twins = [spec.twin for spec in originals]
         here = twins if not processor.has_bfloat16() else originals
-        specs[seed] = next((s for s in (originals, twins) if all(map(store.find, s))), here)
+        specs[seed] = next(
+            (s for s in (originals, twins) if all(map(store.find, s))), here
+        )
     return specs
 
 
-def rounds(claims: Sequence[Mapping[str, Any]], store: Store | None = None) -> list[Spec]:
+def rounds(
+    claims: Sequence[Mapping[str, Any]], store: Store | None = None
+) -> list[Spec]:
     """Return the Specs of the claims in the order in which they are made, each once."""
     plan = [row["claim"] for name in ("plan", "plan_fair") for row in lists.lines(name)]
-    order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
-    by_round = zip_longest(*(cells(claim, store).values() for claim in order), fillvalue=())
+    order = sorted(
+        claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
+    )
+    by_round = zip_longest(
+        *(cells(claim, store).values() for claim in order), fillvalue=()
+    )
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
@@ -75,12 +91,15 @@ def rounds(claims: Sequence[Mapping[str, Any]], store: Store | None = None) -> l
 def lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
-    Raises Refused for a profile without a plan, and for an id that its plan lacks, with the
-    nearest one.
-    """
-    known("profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)])
+    Raises Refused for a profile without a plan, and for an id that its plan lacks, with
+    the nearest one."""
+    known(
+        "profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)]
+    )
     every = planned.lines(profile)
-    ids = grids.picked("claim of the plan", dict.fromkeys(line.claim for line in every), names)
+    ids = grids.picked(
+        "claim of the plan", dict.fromkeys(line.claim for line in every), names
+    )
     return [line for line in every if line.claim in ids]
 
 
@@ -106,7 +125,10 @@ def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
         by_line = [by_seed(line, profile) for line in part]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
-            spec for seed in seeds_of_step for specs in by_line for spec in specs.get(seed, ())
+            spec
+            for seed in seeds_of_step
+            for specs in by_line
+            for spec in specs.get(seed, ())
         ]
     return list(dict.fromkeys(ordered))
 
@@ -121,12 +143,15 @@ def gather(
     backend: str = "local",
     profile: str = SCALE,
 ) -> dict[Spec, str]:
-    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in a line}.
+    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in
+    a line}.
 
-    claims: what `chosen` returns or, at a profile with a plan of lines, what `lines` returns.
-    """
+    claims: what `chosen` returns or, at a profile with a plan of lines, what `lines`
+    returns."""
     requested = rounds(claims, store) if profile == SCALE else queue(claims, profile)
-    every = rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
+    every = (
+        rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
+    )
     results = {*requested, *found_by(requested)}
     keep(results, store)
     missing = store.missing(every, exact=True)
@@ -138,7 +163,9 @@ def gather(
         saved.add(spec)
         for name, parent in spec.parents.items():
             needed[parent] -= 1
-            pinned = spec.inputs[name].seed is not None  # A pinned input is for all seeds.
+            pinned = (
+                spec.inputs[name].seed is not None
+            )  # A pinned input is for all seeds.
             if needed[parent] <= 0 and not pinned and parent.name in saved:
                 saved.give_back(parent)
 
@@ -149,9 +176,8 @@ def gather(
 class SavedWeights:
     """The runs of a store whose weights `gather` saved, for its own use alone.
 
-    Their names stand in a file of the store, as a gathering may be stopped and go on. Weights that
-    a reader kept, or that another command made, are not among them.
-    """
+    Their names stand in a file of the store, as a gathering may be stopped and go on.
+    Weights that a reader kept, or that another command made, are not among them."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
@@ -166,12 +192,16 @@ class SavedWeights:
                 file.write(f"{spec.name}\n")
 
     def give_back(self, spec: Spec) -> None:
-        """Delete the weights of a run, unless another run that is being made reads them."""
+        """Delete the weights of a run, unless another run that is being made reads
+        them."""
         for part in self.store.parts():
             with suppress(OSError, disk.Damaged, KeyError, TypeError):
                 body = disk.read_json(part / "spec.json")
                 names = [parent.name for parent in from_json(body).parents.values()]
-                if spec.name in names and self.store.unfinished(part)["state"] == "running":
+                if (
+                    spec.name in names
+                    and self.store.unfinished(part)["state"] == "running"
+                ):
                     return
         shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
@@ -189,7 +219,8 @@ def keep(specs: Iterable[Spec], store: Store) -> None:
 
 
 def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
-    """Yield a line for each claim: its finished seeds, its missing runs, the words on its cells.
+    """Yield a line for each claim: its finished seeds, its missing runs, the words on
+    its cells.
 
     `verify --write` commits the words that the records give.
     """
@@ -209,8 +240,11 @@ def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
     yield f"together left on one core: {clock.about(left)}"
 
 
-def listed_lines(lines: list[planned.Line], store: Store, profile: str) -> Iterator[str]:
-    """Yield a line of text for each Line of a plan: its finished seeds, its missing runs, its cost.
+def listed_lines(
+    lines: list[planned.Line], store: Store, profile: str
+) -> Iterator[str]:
+    """Yield a line of text for each Line of a plan: its finished seeds, its missing
+    runs, its cost.
 
     The core-hours are those of the plan, in bfloat16.
     """

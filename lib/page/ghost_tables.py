@@ -40,8 +40,12 @@ def mending(page: Page, runs: Runs) -> None:
     )
     page.note([f"{note} are older did not keep them."])
     table = {
-        f"{model}, {m:g}/12, {task}": {title: mean(part, *how) for title, how in COLUMNS.items()}
-        for (task, m, model), part in measured.groupby(["task", "m", "model"], sort=False)
+        f"{model}, {m:g}/12, {task}": {
+            title: mean(part, *how) for title, how in COLUMNS.items()
+        }
+        for (task, m, model), part in measured.groupby(
+            ["task", "m", "model"], sort=False
+        )
     }
     if table:
         page.table(
@@ -55,7 +59,8 @@ def mending(page: Page, runs: Runs) -> None:
 
 
 def times(page: Page, widths: Iterable[int]) -> None:
-    """Show how long a sentence takes with ghosts and without, where the frontier has a record."""
+    """Show how long a sentence takes with ghosts and without, where the frontier has a
+    record."""
     scale, table = page.scope[:], {}
     for line in run_lines():
         ours = (line["page"], line["profile"]) == (FRONTIER, scale)
@@ -67,7 +72,11 @@ def times(page: Page, widths: Iterable[int]) -> None:
             ghost, plain = (run.metrics.get(name) for name in names)
             if ghost and plain:
                 more = f"{100 * (ghost / plain - 1):+.0f} %"
-                cells = {"Prune": f"{plain:.1f}", "Ghost": f"{ghost:.1f}", "difference": more}
+                cells = {
+                    "Prune": f"{plain:.1f}",
+                    "Ghost": f"{ghost:.1f}",
+                    "difference": more,
+                }
                 table[f"{m}/12"] = {("ms", key): value for key, value in cells.items()}
     if table:
         page.table(
@@ -80,7 +89,8 @@ def times(page: Page, widths: Iterable[int]) -> None:
 
 
 def mean(part: pd.DataFrame, how: str, digits: str) -> str:
-    """Return the mean of an expression over rows and their number, a dash where no row has it."""
+    """Return the mean of an expression over rows and their number, a dash where no row
+    has it."""
     names = re.findall(r"[a-z_]{4,}", how)
     if not {*names} <= {*part}:
         return "–"

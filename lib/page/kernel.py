@@ -1,8 +1,8 @@
-"""This module starts the kernel of a page: it is forked as workers are (lib.cluster.executors).
+"""This module starts the kernel of a page: it is forked as workers are
+(lib.cluster.executors).
 
-So it has the imports of workers from the start. It ends with the process that asked for it. Where
-nothing is forked, jupyter_client starts the kernel.
-"""
+So it has the imports of workers from the start. It ends with the process that asked for
+it. Where nothing is forked, jupyter_client starts the kernel."""
 
 import os
 from collections.abc import Mapping
@@ -41,7 +41,9 @@ class Forked(LocalProvisioner):
 class Manager(AsyncKernelManager):
     """A Manager has forked kernels wherever workers are forked."""
 
-    async def _async_pre_start_kernel(self, **how: Any) -> tuple[list[str], dict[str, Any]]:
+    async def _async_pre_start_kernel(
+        self, **how: Any
+    ) -> tuple[list[str], dict[str, Any]]:
         if executors.context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
             self.provisioner = self.provisioner or Forked(parent=self, **about)
@@ -49,7 +51,8 @@ class Manager(AsyncKernelManager):
 
 
 def begin(words: list[str], env: Mapping[str, str], cwd: str) -> None:
-    """Be a kernel, in a process that was just forked; words: the arguments of ipykernel."""
+    """Be a kernel, in a process that was just forked; words: the arguments of
+    ipykernel."""
     import matplotlib
 
     os.setsid()

@@ -1,4 +1,5 @@
-"""This module reads what was written down before the runs: claims, their cells, plans, trials.
+"""This module reads what was written down before the runs: claims, their cells, plans,
+trials.
 
 It is free of torch.
 """
@@ -33,11 +34,11 @@ def lines(name: str) -> list[dict[str, str]]:
 
 @cache
 def claims() -> dict[str, dict[str, Any]]:
-    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper, ours last.
+    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper,
+    ours last.
 
-    A claim of `plan.csv` has its seeds from there, and the row of the plan as `planned`. Seeds that
-    were added later stand behind them (`added.csv`).
-    """
+    A claim of `plan.csv` has its seeds from there, and the row of the plan as
+    `planned`. Seeds that were added later stand behind them (`added.csv`)."""
     by_id, plan = {}, {row["claim"]: row for row in lines("plan")}
     for paper in (*PAPERS, "own"):
         for row in lines(f"{paper}/claims"):
@@ -52,7 +53,8 @@ def claims() -> dict[str, dict[str, Any]]:
 
 
 def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
-    """Return the planned seeds of a claim at a profile, none where the seeds are the page's."""
+    """Return the planned seeds of a claim at a profile, none where the seeds are the
+    page's."""
     if scale == "mini":
         return parse_seeds(claims()[claim]["seeds"])
     rows = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
@@ -65,7 +67,8 @@ def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
 
 @cache
 def cell_lines() -> dict[tuple[str, str], dict[str, str]]:
-    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest, same_as."""
+    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest,
+    same_as."""
     every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
     return {(row["claim"], row["cell"]): row for row in every}
 

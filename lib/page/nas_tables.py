@@ -1,4 +1,5 @@
-"""This module makes parts of the tables of the pages on NAS pruning. It is free of torch."""
+"""This module makes parts of the tables of the pages on NAS pruning. It is free of
+torch."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from lib.page.artefact import Page
     from lib.page.tables import Runs
 
-TESTED = ("TinyBERT-4L", "TinyBERT-6L", "BERT-base")  # They are the models of Tables 6 to 8.
+TESTED = (
+    "TinyBERT-4L",
+    "TinyBERT-6L",
+    "BERT-base",
+)  # They are the models of Tables 6 to 8.
 
 
 def rows(
@@ -31,15 +36,28 @@ def rows(
 ) -> list[Row]:
     """Return the rows of the grid of one of Tables 6 to 9.
 
-    They are the scores of two models, and of the second one at other `ratios` of the FLOPs.
-    BERT-Mini has no stand-in at mini.
-    """
-    base, others = models[1].removeprefix("30 % "), ratios and nas.reachable(profile, ratios)
-    models = list(dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)]))
+    They are the scores of two models, and of the second one at other `ratios` of the
+    FLOPs. BERT-Mini has no stand-in at mini."""
+    base, others = (
+        models[1].removeprefix("30 % "),
+        ratios and nas.reachable(profile, ratios),
+    )
+    models = list(
+        dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
+    )
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
-    tasks, seeds = nas.tasks(profile, tasks, by_profile=nas.TEST), nas.seeds(profile, seeds)
+    tasks, seeds = (
+        nas.tasks(profile, tasks, by_profile=nas.TEST),
+        nas.seeds(profile, seeds),
+    )
     return [
-        Row(nas.model_spec(profile, task, model), kind="score", task=task, model=model, seed=seed)
+        Row(
+            nas.model_spec(profile, task, model),
+            kind="score",
+            task=task,
+            model=model,
+            seed=seed,
+        )
         for task, model, seed in product(tasks, models, seeds)
     ]
 
@@ -47,11 +65,15 @@ def rows(
 def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], str]]:
     """Return where searches and random draws ended, as a part of a page's table.
 
-    It has the share of the FLOPs before and after the final trim, and the number of trimmed gates.
-    """
+    It has the share of the FLOPs before and after the final trim, and the number of
+    trimmed gates."""
     shares: Any = 100 * frame.filter(["before_trim", "ratio"])
     frame = frame.assign(**shares)
-    columns = {"before trim, %": "before_trim", "FLOPs, %": "ratio", "gates trimmed": "trimmed"}
+    columns = {
+        "before trim, %": "before_trim",
+        "FLOPs, %": "ratio",
+        "gates trimmed": "trimmed",
+    }
     return {
         model: {
             (source, name): compare.spread(part[key]) if key in part else "–"
@@ -64,7 +86,8 @@ def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], 
 def measured(
     runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
-    """Return parts of a table: scores of runs, and where the searches behind them ended."""
+    """Return parts of a table: scores of runs, and where the searches behind them
+    ended."""
     frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
     return [*runs.by_task(columns), *(landed(*pair) for pair in frames if len(pair[0]))]
 
@@ -76,8 +99,11 @@ def show(
     printed: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
-    """Show a table of the scores of networks (`measured`), beside what is printed {row: ...}."""
-    caption = caption or runs.caption(more="; share of the FLOPs before and after the final trim")
+    """Show a table of the scores of networks (`measured`), beside what is printed {row:
+    ...}."""
+    caption = caption or runs.caption(
+        more="; share of the FLOPs before and after the final trim"
+    )
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
@@ -89,7 +115,8 @@ def gains(
     columns: Sequence[Column] = nas.COLUMNS,
     than: str = "the model of the row",
 ) -> None:
-    """Draw how much the model `base` scores above each other model, and what is printed of it.
+    """Draw how much the model `base` scores above each other model, and what is printed
+    of it.
 
     than: the words on the axis for the other model.
     """
@@ -99,8 +126,11 @@ def gains(
     page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 
-def show_tested(page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs) -> None:
-    """Show one of Tables 6 to 9, its corrections, and a figure of what the network loses.
+def show_tested(
+    page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs
+) -> None:
+    """Show one of Tables 6 to 9, its corrections, and a figure of what the network
+    loses.
 
     models: the names of a whole model and of its network of 30 %.
     """
@@ -118,24 +148,33 @@ def show_tested(page: Page, table: str, models: Sequence[str], runs: Runs, searc
 
 
 def twins(model: str) -> list[str]:
-    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs of one."""
+    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs
+    of one."""
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
     task, *_ = nas.tasks("mini", (), by_profile=nas.TEST)
     spec = nas.model_spec("mini", task, model)
-    others = [m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec]
+    others = [
+        m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec
+    ]
     text = f"At mini {' and '.join(others)} have the very runs that {model} has here"
-    return [f"{text}: one encoder takes the place of all, and the runs count once."] * bool(others)
+    return [
+        f"{text}: one encoder takes the place of all, and the runs count once."
+    ] * bool(others)
 
 
-def turned(table: str, rename: Callable[[str], str]) -> dict[str, dict[tuple[str, str], Any]]:
+def turned(
+    table: str, rename: Callable[[str], str]
+) -> dict[str, dict[tuple[str, str], Any]]:
     """Return a published table whose columns are models, as a part of a page's table.
 
     rename: a function from the printed name of a model to its name on the page.
     """
     rows = published.lines("nas", table)
     return {
-        rename(model): {("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows}
+        rename(model): {
+            ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
+        }
         for model in list(rows[0])[2:]
         if "change" not in model
     }
@@ -144,9 +183,9 @@ def turned(table: str, rename: Callable[[str], str]) -> dict[str, dict[tuple[str
 def curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the course of searches, one line for each step.
 
-    Its columns are the model, the seed, the step as a share of all steps, the target and the actual
-    ratio of the FLOPs, and how many gates were switched off and on again so far.
-    """
+    Its columns are the model, the seed, the step as a share of all steps, the target
+    and the actual ratio of the FLOPs, and how many gates were switched off and on again
+    so far."""
     import pandas as pd
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]

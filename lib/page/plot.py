@@ -1,8 +1,9 @@
-"""This module has what figures share: a palette, a look for each kind of model, and drawings.
+"""This module has what figures share: a palette, a look for each kind of model, and
+drawings.
 
-The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A look has a
-marker and a dash of its own as well, so that nothing is told by colour alone.
-"""
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
+look has a marker and a dash of its own as well, so that nothing is told by colour
+alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -23,7 +24,13 @@ from matplotlib.transforms import Bbox
 
 from lib.measure.stats import SEEDS, Estimate, replicates
 
-BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
+BLUE, VERMILION, GREEN, SKY, BLACK = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#56B4E9",
+    "#000000",
+)
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
 CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
@@ -39,7 +46,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "random": REST,
 }
 LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
-LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
+LOOKS |= dict.fromkeys(
+    ("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD
+)
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
 WIDEST = 11  # A row of panels is at most this wide, in inches.
@@ -55,18 +64,25 @@ def style() -> None:
 
 
 def panels(
-    titles: Iterable[str], width: float = 4.6, height: float = 3.6, columns: int = 4, **shared: Any
+    titles: Iterable[str],
+    width: float = 4.6,
+    height: float = 3.6,
+    columns: int = 4,
+    **shared: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """Return (figure, axes) with one panel for each title, or one empty panel without titles.
+    """Return (figure, axes) with one panel for each title, or one empty panel without
+    titles.
 
-    width, height: the size of a panel in inches. A new row of panels begins where a row would be
-    too wide to be read at 700 pixels. columns: the most panels in a row. shared: options of
-    plt.subplots, such as sharey.
-    """
+    width, height: the size of a panel in inches. A new row of panels begins where a row
+    would be too wide to be read at 700 pixels. columns: the most panels in a row.
+    shared: options of plt.subplots, such as sharey."""
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
     down = -(-len(titles) // across)
-    size: dict[str, Any] = {"figsize": (width * across, height * down), "layout": "constrained"}
+    size: dict[str, Any] = {
+        "figsize": (width * across, height * down),
+        "layout": "constrained",
+    }
     shared = size | shared
     figure, axes = plt.subplots(down, across, squeeze=False, **shared)
     for axis, title in zip(axes.flat, titles, strict=False):
@@ -76,11 +92,14 @@ def panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def means(axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any) -> None:
-    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval over seeds.
+def means(
+    axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any
+) -> None:
+    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
+    over seeds.
 
-    Where there are fewer seeds than prove anything, each seed is a point and no interval is drawn.
-    """
+    Where there are fewer seeds than prove anything, each seed is a point and no
+    interval is drawn."""
     groups: Any = frame.dropna(subset=y).groupby(x)[y]
     if not len(groups):
         return
@@ -88,10 +107,14 @@ def means(axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: A
     (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
     for x_value, values in groups:
         if len(values) < SEEDS:
-            axis.plot([x_value] * len(values), values, ".", color=line.get_color(), ms=4)
+            axis.plot(
+                [x_value] * len(values), values, ".", color=line.get_color(), ms=4
+            )
         else:
             e = replicates(values)
-            axis.errorbar(x_value, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
+            axis.errorbar(
+                x_value, e.mean, e.high - e.mean, capsize=3, color=line.get_color()
+            )
 
 
 def message(axis: Axes, width: int = 46) -> None:
@@ -103,7 +126,9 @@ def message(axis: Axes, width: int = 46) -> None:
     for curve in axis.get_lines():
         (x, y), name = map(np.asarray, curve.get_data()), str(curve.get_label())
         if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
-            ends = dict.fromkeys(f"{y[index]:.3g}" for index in (x.argmin(), x.argmax()))
+            ends = dict.fromkeys(
+                f"{y[index]:.3g}" for index in (x.argmin(), x.argmax())
+            )
             ranges.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
     lines = fill("; ".join(ranges), width, break_on_hyphens=False)
     axis.set_title(f"{axis.get_title()}\n{lines}".strip())
@@ -115,18 +140,22 @@ def dots(
     label: str = "difference (points)",
     axis: Axes | None = None,
 ) -> tuple[Figure, pd.DataFrame]:
-    """Draw paired differences with their 95 % intervals. Return (figure, the data that it draws).
+    """Draw paired differences with their 95 % intervals. Return (figure, the data that
+    it draws).
 
     A difference of fewer seeds than prove anything is grey and has no interval.
 
-    estimates: {(source, what is compared): Estimate or None}. Each thing compared has a row.
+    estimates: {(source, what is compared): Estimate or None}. Each thing compared has a
+    row.
 
-    printed: {what is compared: points}. They are diamonds in the rows that are measured, or in all
-    rows where nothing is measured.
+    printed: {what is compared: points}. They are diamonds in the rows that are
+    measured, or in all rows where nothing is measured.
 
     axis: an axis of a figure with a legend of its own; without it a new figure is made.
     """
-    estimated = dict.fromkeys(comparison for (_, comparison), e in estimates.items() if e)
+    estimated = dict.fromkeys(
+        comparison for (_, comparison), e in estimates.items() if e
+    )
     printed = {
         comparison: gain
         for comparison, gain in dict(printed).items()
@@ -145,19 +174,31 @@ def dots(
     measured = [source for source in sources if source != "published"]
     looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
     if alone := axis is None:
-        _, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
+        _, axis = plt.subplots(
+            figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained"
+        )
     left, right = -1e9, 1e9
     for (_, comparison), e in estimates.items():
         if e and e.region:  # The region that the paper claims is shaded.
             low, high = max(e.region[0], left), min(e.region[1], right)
             y = order.index(comparison)
-            axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
+            axis.fill_betweenx(
+                [y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0
+            )
     rows: Any = data.dropna(subset="gain").itertuples()
     for row in rows:
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
-        ends = None if few or row.low != row.low else [[row.gain - row.low], [row.high - row.gain]]
-        side = measured.index(row.source) - (len(measured) - 1) / 2 if row.source in measured else 0
+        ends = (
+            None
+            if few or row.low != row.low
+            else [[row.gain - row.low], [row.high - row.gain]]
+        )
+        side = (
+            measured.index(row.source) - (len(measured) - 1) / 2
+            if row.source in measured
+            else 0
+        )
         y = order.index(row.at) + 0.2 * side
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
@@ -200,18 +241,23 @@ def summary(data: pd.DataFrame) -> str:
     clear = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
     if not any(clear):
         return f"no interval of {len(sure)} shuts out 0"
-    return f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
+    return (
+        f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
+    )
 
 
 def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
-    """Draw comparisons, a row each, with the region that a paper claims. Return the figure.
+    """Draw comparisons, a row each, with the region that a paper claims. Return the
+    figure.
 
-    The region is shaded, the printed value is a diamond, and the word stands at the right. A
-    comparison without an interval is grey.
+    The region is shaded, the printed value is a diamond, and the word stands at the
+    right. A comparison without an interval is grey.
 
     data: a frame as `lib.page.claims.forest` returns it.
     """
-    data = data.astype(dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float))
+    data = data.astype(
+        dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float)
+    )
     high = 1.2 + 0.3 * max(len(data), 2)
     figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
     ends: Any = data[["mean", "low", "high", "printed"]].stack()
@@ -222,7 +268,9 @@ def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
     for y, row in enumerate(rows):
         low = -2 * far if row.least != row.least else row.least
         most = 2 * far if row.most != row.most else row.most
-        axis.fill_betweenx([y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0)
+        axis.fill_betweenx(
+            [y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0
+        )
         sure = row.low == row.low
         colour = BLUE if sure else GREY
         axis.hlines(y, row.low, row.high, color=colour, lw=1.8)
@@ -236,7 +284,9 @@ def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
     both = data.dropna(subset=["low", "printed"])
     out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
     if len(both):
-        axis.set_title(f"In {out} of {len(both)} the printed value lies outside our 95 % interval")
+        axis.set_title(
+            f"In {out} of {len(both)} the printed value lies outside our 95 % interval"
+        )
     signed_log(axis)
     return figure
 
@@ -252,13 +302,17 @@ def signed_log(axis: Axes) -> None:
 
 
 def draws(
-    axis: Axes, groups: Mapping[str, Sequence[float]], new: str, reference: float, label: str
+    axis: Axes,
+    groups: Mapping[str, Sequence[float]],
+    new: str,
+    reference: float,
+    label: str,
 ) -> None:
-    """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 % interval.
+    """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 %
+    interval.
 
-    The means are added to the title of the panel. new: the name whose row has the look of what is
-    new. reference, label: a score to compare with, and its name.
-    """
+    The means are added to the title of the panel. new: the name whose row has the look
+    of what is new. reference, label: a score to compare with, and its name."""
     averages = ", ".join(
         f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items()
     )
@@ -266,7 +320,9 @@ def draws(
     for y, (name, scores) in enumerate(groups.items()):
         look, e = NEW if name == new else OLD, replicates(scores)
         axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
-        axis.errorbar(e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"})
+        axis.errorbar(
+            e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
+        )
     axis.axvline(reference, color=GREY, ls=":", label=label)
     axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
     axis.set_ylim(len(groups) - 0.5, -0.5)
@@ -291,7 +347,8 @@ def label_points(
 ) -> None:
     """Draw points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. A name that meets another name or a point moves up.
+    Names stand on the outer side of the points. A name that meets another name or a
+    point moves up.
 
     looks: one look for each point, where they differ.
     """
@@ -305,7 +362,12 @@ def label_points(
     centres = axis.transData.transform(np.asarray(points[[x, y]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
     left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
-    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # Names can be read on lines.
+    box = {
+        "facecolor": "white",
+        "alpha": 0.7,
+        "lw": 0,
+        "pad": 0,
+    }  # Names can be read on lines.
     rows: Any = points.sort_values(y).iterrows()
     for name, row in rows:
         point = row[x], row[y]
@@ -322,20 +384,29 @@ def label_points(
         placed.append(place)
         if up:  # A line leads from the name to its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
-            axis.annotate("", point, (7 * side, up), textcoords="offset points", arrowprops=line)
+            axis.annotate(
+                "", point, (7 * side, up), textcoords="offset points", arrowprops=line
+            )
 
 
 def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
     """Draw one legend below all panels; it has each label once."""
     pairs = [axis.get_legend_handles_labels() for axis in figure.axes]
-    entries = {text: handle for pair in pairs for handle, text in zip(*pair, strict=True)}
-    options: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "fontsize": 9}
+    entries = {
+        text: handle for pair in pairs for handle, text in zip(*pair, strict=True)
+    }
+    options: dict[str, Any] = {
+        "loc": "outside lower center",
+        "ncols": columns,
+        "fontsize": 9,
+    }
     if entries:
         figure.legend(entries.values(), entries, **options | more)
 
 
 def picture(axis: Axes, values: np.ndarray, **look: Any) -> AxesImage:
-    """Draw a matrix as an image, without grid and ticks. Return the image, for a colour bar."""
+    """Draw a matrix as an image, without grid and ticks. Return the image, for a colour
+    bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
     options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}

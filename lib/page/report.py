@@ -1,13 +1,14 @@
-"""This module makes the pages of a command (lib.page.sheet), and the index of their profile.
+"""This module makes the pages of a command (lib.page.sheet), and the index of their
+profile.
 
 The index comes first. Each page follows as soon as its runs are there.
 
-A page is made anew when its notebook, the code, or one of its runs has changed. Whether a notebook
-finished is read from the file `<id>.json`, which its last cell writes. papermill cannot tell: it
-marks every cell as completed after a dead kernel. Pages with other parameters than the defaults, or
-with a reader's own data or model, are experiments. Each has a folder of its own below
-`figures/scratch/`, and the index of their profile lists them last.
-"""
+A page is made anew when its notebook, the code, or one of its runs has changed. Whether
+a notebook finished is read from the file `<id>.json`, which its last cell writes.
+papermill cannot tell: it marks every cell as completed after a dead kernel. Pages with
+other parameters than the defaults, or with a reader's own data or model, are
+experiments. Each has a folder of its own below `figures/scratch/`, and the index of
+their profile lists them last."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -31,13 +32,13 @@ from lib.papers import grids, planned
 
 
 class Book:
-    """A Book has the pages of a command, standard ones and experiments, and knows how far each is.
+    """A Book has the pages of a command, standard ones and experiments, and knows how
+    far each is.
 
     A page is made of the text that its notebook has when the Book is made.
 
-    values: the values of parameters. grids: {path of a notebook: {variable: rows}}. absent: {path:
-    error} of the notebooks whose Specs cannot be made.
-    """
+    values: the values of parameters. grids: {path of a notebook: {variable: rows}}.
+    absent: {path: error} of the notebooks whose Specs cannot be made."""
 
     def __init__(
         self,
@@ -52,9 +53,14 @@ class Book:
         for path in [*grids, *absent]:
             variables = grids.get(path, {})
             try:
-                filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
+                filled, text = (
+                    notebook.check(path, values),
+                    notebook.normalised(path.read_text()),
+                )
                 left = set(store.missing(notebook.list_specs(variables)))
-                sheet = Sheet(path, *notebook.place(path, filled), filled, text, variables, left)
+                sheet = Sheet(
+                    path, *notebook.place(path, filled), filled, text, variables, left
+                )
             except disk.Damaged:
                 raise
             except ValueError as error:  # A damaged notebook stops its own page alone.
@@ -71,7 +77,8 @@ class Book:
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
     def done(self, spec: Spec) -> None:
-        """Note that a run is there. A page that waited for it alone is made beside other runs."""
+        """Note that a run is there. A page that waited for it alone is made beside
+        other runs."""
         for sheet in self.sheets:
             if spec in sheet.left:
                 sheet.left.discard(spec)
@@ -83,12 +90,15 @@ class Book:
     def meanwhile(self) -> Generator[None, None, None]:
         """Make pages one by one beside the runs, each when its runs are there.
 
-        Of several pages the one whose runs came last goes first. So no page with runs waits for all
-        pages without.
-        """
+        Of several pages the one whose runs came last goes first. So no page with runs
+        waits for all pages without."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
-        self.ready = [sheet for sheet in reversed(self.sheets) if not (sheet.left or sheet.failed)]
-        self.begin = lambda: thread.submit(lambda: self.render([self.ready.pop()], executor))
+        self.ready = [
+            sheet for sheet in reversed(self.sheets) if not (sheet.left or sheet.failed)
+        ]
+        self.begin = lambda: thread.submit(
+            lambda: self.render([self.ready.pop()], executor)
+        )
         for _ in self.ready[:]:
             self.begin()
         try:
@@ -118,9 +128,8 @@ class Book:
     def render(self, sheets: Iterable[Sheet], executor: executors.Local) -> None:
         """Make the pages that are out of date among some, and print a line for each.
 
-        They are made in the processes of an executor, so that a killed process costs its own page
-        alone.
-        """
+        They are made in the processes of an executor, so that a killed process costs
+        its own page alone."""
         todo = []
         for sheet in sheets:
             digest, before = fingerprint(sheet, self.store), sheet.tried
@@ -130,7 +139,9 @@ class Book:
         for (sheet, *_), future in executor.as_completed(make, todo):
             if error := future.exception():
                 killed = isinstance(error, BrokenExecutor)
-                sheet.fail("its worker was killed; run it again" if killed else one_line(error))
+                sheet.fail(
+                    "its worker was killed; run it again" if killed else one_line(error)
+                )
                 line = f"failed   {sheet.path.stem}: {sheet.failed}"
             else:
                 sheet.failed = ""
@@ -147,9 +158,8 @@ class Book:
 def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
-    sheets: the pages of a command; all others are shown as they lie on the disk. working: whether
-    the command is still at work.
-    """
+    sheets: the pages of a command; all others are shown as they lie on the disk.
+    working: whether the command is still at work."""
     folder = paths.FIGURES / profile
     names = [name for name in notebook.committed() if planned.has(profile, name)]
     stored_sheets = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names]
@@ -168,8 +178,12 @@ def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -
 
 
 def card(sheet: Sheet, profile: str, working: bool) -> Json:
-    """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
-    top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
+    """Return what the index shows of a page: what its last cell wrote, or what it waits
+    for."""
+    top, page = (
+        paths.FIGURES / profile,
+        sheet.page if sheet.page.exists() else sheet.folder,
+    )
     how = notebook.command(
         sheet.path.stem, grids.profile_of_values({"profile": profile} | sheet.values)
     )

@@ -1,7 +1,7 @@
 """This module gives the rows of a page the seeds that its comparisons have in the plan.
 
-So the table, the picture and the word of a comparison rest on the same seeds. It is free of torch.
-"""
+So the table, the picture and the word of a comparison rest on the same seeds. It is
+free of torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,8 @@ class Planned:
 
 @cache
 def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
-    """Return the cells of all claims that name a page and have planned seeds at a profile."""
+    """Return the cells of all claims that name a page and have planned seeds at a
+    profile."""
     plans = []
     for claim, line in lists.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
@@ -80,11 +81,14 @@ def pair(
     method: Sequence[Mapping[str, Any]],
     baseline: Sequence[Mapping[str, Any]],
 ) -> tuple[Planned, bool] | None:
-    """Return (the cell that compares two models' rows, whether it has them in the other order).
+    """Return (the cell that compares two models' rows, whether it has them in the other
+    order).
 
     It is None where no cell of the page compares them.
     """
-    for plan in cells_of(page, scale) if scale in SCALES and method and baseline else ():
+    for plan in (
+        cells_of(page, scale) if scale in SCALES and method and baseline else ()
+    ):
         forms = [(weight, form.models) for weight, form in plan.cell.terms]
         if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
             continue

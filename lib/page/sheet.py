@@ -32,21 +32,25 @@ if TYPE_CHECKING:
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
-SHOWS = re.compile(r"\bpage\.(table|figure)\(|\(page\b")  # Such code makes a table or a figure.
+SHOWS = re.compile(
+    r"\bpage\.(table|figure)\(|\(page\b"
+)  # Such code makes a table or a figure.
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
 
 
 @cache
 def code() -> str:
-    """Return the digest of the code, of the published numbers, and of what was found."""
+    """Return the digest of the code, of the published numbers, and of what was
+    found."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 @cache
 def shown() -> dict[str, list[str]]:
-    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has them."""
+    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has
+    them."""
     run_names = defaultdict(list)
     for line in run_lines():
         run_names[line["page"]] += [line["run"]] * (line["profile"] == "mini")
@@ -56,14 +60,17 @@ def shown() -> dict[str, list[str]]:
 def fingerprint(sheet: Sheet, store: Store) -> str:
     """Return the digest of all that a page shows.
 
-    It covers the notebook, the code, the published numbers, the results of the page's runs, and
-    which of its runs at mini are recorded.
-    """
+    It covers the notebook, the code, the published numbers, the results of the page's
+    runs, and which of its runs at mini are recorded."""
     names = shown().get(sheet.path.stem, ())
-    results: list[str | list[Any]] = [name for name in names if (store.records / name).exists()]
+    results: list[str | list[Any]] = [
+        name for name in names if (store.records / name).exists()
+    ]
     for row in sum(sheet.grids.values(), []):
         run = store.lookup(row.spec)["run"]
-        results.append([row.spec.name, (run.name, run.origin, run.metrics) if run else None])
+        results.append(
+            [row.spec.name, (run.name, run.origin, run.metrics) if run else None]
+        )
     return disk.key_of(sheet.text, code(), results)
 
 
@@ -78,7 +85,9 @@ class Sheet:
     values: Json = field(default_factory=dict)  # It has the values of all parameters.
     text: str = ""  # The notebook had this text as the command began.
     grids: dict[str, list[Row]] = field(default_factory=dict)  # It is {variable: rows}.
-    left: set[Spec] = field(default_factory=set)  # The page waits for the runs of these Specs.
+    left: set[Spec] = field(
+        default_factory=set
+    )  # The page waits for the runs of these Specs.
     failed: str = ""
     tried: str = ""  # The page was made of this fingerprint last, or was to be.
 
@@ -96,13 +105,15 @@ class Sheet:
         return notebook.provenance(self.folder, self.path.stem) if is_complete else None
 
     def fail(self, why: str) -> None:
-        """Note why the page could not be made, and delete an older page: it is no longer right."""
+        """Note why the page could not be made, and delete an older page: it is no
+        longer right."""
         self.failed = paths.scrubbed(why)
         self.page.unlink(missing_ok=True)
 
 
 def made_of(page: Path) -> str:
-    """Return the fingerprint at the end of a page's HTML; "" where the file is not whole."""
+    """Return the fingerprint at the end of a page's HTML; "" where the file is not
+    whole."""
     end = page.read_text(errors="replace")[-100:] if page.exists() else ""
     return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
@@ -120,7 +131,9 @@ def make(sheet: Sheet, digest: str) -> float:
     body = notebook.provenance(folder, path.stem)
     assert body is not None
     if body["profile"] == "mini" and not sheet.differs:
-        disk.write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
+        disk.write(
+            folder / f"{path.stem}.page.md", light(book, notebook.title(path), body)
+        )
     disk.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
@@ -151,8 +164,13 @@ def execute(sheet: Sheet) -> None:
     with lock, tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (draft := Path(place, name)).write_text(sheet.text)
-        # Kernels that start together race for ports, so each has sockets in a folder of its own.
-        kernel = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/k.json"}
+        # Kernels that start together race for ports, so each has sockets in a folder of
+        # its own.
+        kernel = {
+            "transport": "ipc",
+            "ip": f"{place}/s",
+            "connection_file": f"{place}/k.json",
+        }
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
         # Idle kernels would log that they stop.
         how |= {"extra_arguments": ["--log-level=CRITICAL"]}
@@ -173,9 +191,8 @@ def execute(sheet: Sheet) -> None:
 def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of an executed notebook without sections that show nothing.
 
-    That is a text before a figure or a table that was not made, as where a run is lacking. Text
-    before code that shows nothing of itself stays.
-    """
+    That is a text before a figure or a table that was not made, as where a run is
+    lacking. Text before code that shows nothing of itself stays."""
     visible, text, promised = [], None, False
     for cell, after in zip(cells, [*cells[1:], None], strict=True):
         tags = cell["metadata"].get("tags", [])
@@ -193,7 +210,8 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def is_text(cell: Mapping[str, Any] | None) -> bool:
-    """Return whether a cell is text or verdicts, which end a section; None is the end."""
+    """Return whether a cell is text or verdicts, which end a section; None is the
+    end."""
     return (
         not cell
         or cell["cell_type"] == "markdown"
@@ -205,9 +223,14 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    how = {"template_name": "workbook", "extra_template_basedirs": [str(verdicts.TEMPLATE)]}
+    how = {
+        "template_name": "workbook",
+        "extra_template_basedirs": [str(verdicts.TEMPLATE)],
+    }
     book.cells = shown_cells(book.cells)
-    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True, **how)
+    exporter = HTMLExporter(
+        exclude_input_prompt=True, exclude_output_prompt=True, **how
+    )
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
@@ -216,28 +239,39 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
     page = exporter.from_notebook_node(book, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
-    page = re.sub("(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page)
+    page = re.sub(
+        "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
+    )
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
 def light(book: Mapping[str, Any], title: str, body: Json) -> str:
-    """Return a page in Markdown: the text of an executed notebook, and its outputs in Markdown.
+    """Return a page in Markdown: the text of an executed notebook, and its outputs in
+    Markdown.
 
     What the page answers stands first. What follows the verdicts is left out.
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
     made = "Profile {profile}. Runs: {counted}. ".format_map(body)
-    made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(body)
+    made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(
+        body
+    )
     made += f"records `{body['records']}`."
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in shown_cells(book["cells"]):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
-            source = equation.linked(source, "page.md")  # A light page lies beside others.
-            parts.append(source.partition("\n")[2].strip() if "title" in tags else source)
+            source = equation.linked(
+                source, "page.md"
+            )  # A light page lies beside others.
+            parts.append(
+                source.partition("\n")[2].strip() if "title" in tags else source
+            )
         for output in cell.get("outputs", ()):
-            parts.append("".join(output.get("data", {}).get("text/markdown", "")).strip())
+            parts.append(
+                "".join(output.get("data", {}).get("text/markdown", "")).strip()
+            )
         if "verdicts" in tags:
             break
     return "\n\n".join(filter(None, parts)) + "\n"

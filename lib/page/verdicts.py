@@ -1,4 +1,5 @@
-"""This module shows words on cells: badges, the words explained, answers. It is free of torch."""
+"""This module shows words on cells: badges, the words explained, answers. It is free of
+torch."""
 
 import re
 from collections import Counter
@@ -8,7 +9,15 @@ from pathlib import Path
 import jinja2
 
 from lib.core.types import Json
-from lib.measure.claims import AGREES, CHECKS, NOT_MEASURED, READING, WORDS, Result, Verdict
+from lib.measure.claims import (
+    AGREES,
+    CHECKS,
+    NOT_MEASURED,
+    READING,
+    WORDS,
+    Result,
+    Verdict,
+)
 from lib.page import lists
 from lib.papers.grids import PROFILES
 
@@ -17,7 +26,8 @@ MOST = 4  # A page's answer has so many comparisons; its table has all.
 
 
 def mark(word: str) -> str:
-    """Return a word with its mark. Each word has a mark of its own, besides its colour."""
+    """Return a word with its mark. Each word has a mark of its own, besides its
+    colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
@@ -26,7 +36,9 @@ def slug(word: str) -> str:
     return re.sub(r"\W", "-", word)
 
 
-ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True
+)
 # pyrefly: ignore[bad-assignment]  # jinja2 has no type of its globals but that of its own ones.
 ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": READING}
 # The index has pages of no paper first, then the pages of each paper, then experiments.
@@ -36,14 +48,17 @@ ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def tally(verdicts: Collection[Verdict]) -> str:
-    """Return how many comparisons have which word, and how many printed numbers are equal."""
+    """Return how many comparisons have which word, and how many printed numbers are
+    equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     counts = Counter(r.word for r in cells)
     order = [*list(WORDS)[1:], NOT_MEASURED]
     parts = [f"{n} {plural(word, n)}" for word in order if (n := counts[word])]
     sums = [v.word for v in verdicts if v.word]
     lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
-    lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(sums)
+    lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
+        sums
+    )
     text = "; ".join(lines)
     return text[:1].upper() + text[1:]
 
@@ -54,7 +69,8 @@ def plural(word: str, count: int) -> str:
 
 
 def reference(result: Result) -> str:
-    """Return the printed value of a comparison as text, or the effect of interest in its place."""
+    """Return the printed value of a comparison as text, or the effect of interest in
+    its place."""
     if result.counts and result.printed is not None:
         return f"{result.printed:+.0f} points of the runs"
     if result.printed is not None:
@@ -63,7 +79,8 @@ def reference(result: Result) -> str:
 
 
 def sentence(result: Result) -> str:
-    """Return a comparison as a sentence: what is compared, ours, printed, and the word."""
+    """Return a comparison as a sentence: what is compared, ours, printed, and the
+    word."""
     if result.unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
@@ -73,7 +90,8 @@ def sentence(result: Result) -> str:
 
 
 def answers(verdicts: Collection[Verdict]) -> list[str]:
-    """Return the answer of a page as sentences: its central comparisons, each with its numbers.
+    """Return the answer of a page as sentences: its central comparisons, each with its
+    numbers.
 
     Measured ones come first. Without any it is how many printed numbers are equal.
     """
@@ -90,7 +108,8 @@ def leads(verdict: Verdict) -> bool:
 
 
 def plain(verdict: Verdict) -> Json:
-    """Return a Verdict as a page's JSON file has it: its sentence, and its cells as texts."""
+    """Return a Verdict as a page's JSON file has it: its sentence, and its cells as
+    texts."""
     claim = lists.claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
@@ -105,5 +124,9 @@ def plain(verdict: Verdict) -> Json:
         for r in verdict.results
     ]
     fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
-    fields |= {"profile": verdict.profile, "word": verdict.word, "measured": verdict.measured}
+    fields |= {
+        "profile": verdict.profile,
+        "word": verdict.word,
+        "measured": verdict.measured,
+    }
     return fields | {"note": verdict.note, "leading": leads(verdict), "cells": cells}

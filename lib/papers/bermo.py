@@ -1,9 +1,10 @@
-"""This module has the settings and Specs of BERMo (Kodge and Roy, 2021) at each profile.
+"""This module has the settings and Specs of BERMo (Kodge and Roy, 2021) at each
+profile.
 
-At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
-silent, those of the public code of movement pruning. The pages list how `toy` and `mini` differ
-(`data/published/bermo/deviations.toml`). The module is free of torch.
-"""
+At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where
+the paper is silent, those of the public code of movement pruning. The pages list how
+`toy` and `mini` differ (`data/published/bermo/deviations.toml`). The module is free of
+torch."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -62,9 +63,8 @@ def setting_of_task(
 ) -> Value:
     """Return what a profile has for a task, out of {profile: {task: value}}.
 
-    The task "" stands for every other task. Raises Refused for a task without a value; what:
-    names the value in the message.
-    """
+    The task "" stands for every other task. Raises Refused for a task without a value;
+    what: names the value in the message."""
     by_task = settings[profile]
     if "" not in by_task:
         known(f"task with {what} at {profile}", task, by_task)
@@ -93,7 +93,9 @@ def common(profile: str, task: str, model: str, **args: Any) -> Json:
     return grids.common(profile, task, described(profile, task), **model_args, **args)
 
 
-def trained(settings: Mapping[str, Train], profile: str, task: str, **changes: Any) -> Train:
+def trained(
+    settings: Mapping[str, Train], profile: str, task: str, **changes: Any
+) -> Train:
     """Return the settings of training on a task.
 
     changes: fields with other values; a value that is 0 or None changes nothing.
@@ -114,10 +116,9 @@ def dense(
 ) -> Spec:
     """Return the Spec of an unpruned model.
 
-    norm: another reading of the mix. probe: whether encoder and embeddings keep their weights.
-    lower_case: False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates
-    of the weights and of the mix; 0 means the profile's.
-    """
+    norm: another reading of the mix. probe: whether encoder and embeddings keep their
+    weights. lower_case: False gives the text as it is to the uncased vocabulary. lr,
+    mix_lr: learning rates of the weights and of the mix; 0 means the profile's."""
     train = trained(DENSE, profile, task, lr=lr or HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
     args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
@@ -150,12 +151,11 @@ def settings(
 ) -> tuple[Train, Prune]:
     """Return (Train, Prune) of a pruned model.
 
-    epochs, share, weight, lr: values other than the profile's. share: the share of the weights that
-    is kept; a penalty is steered to it. weight: lambda of a penalty. begin: the warm-ups before the
-    threshold falls, in units of w; 0 means the profile's. Where the warm-ups do not fit
-    the epochs, the threshold falls by one jump, as in the public code. Raises Refused for an
-    impossible setting.
-    """
+    epochs, share, weight, lr: values other than the profile's. share: the share of the
+    weights that is kept; a penalty is steered to it. weight: lambda of a penalty.
+    begin: the warm-ups before the threshold falls, in units of w; 0 means the
+    profile's. Where the warm-ups do not fit the epochs, the threshold falls by one
+    jump, as in the public code. Raises Refused for an impossible setting."""
     known("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
@@ -173,16 +173,22 @@ def settings(
     w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = begin or first
-    if not EXAMPLES[profile] and w * (first + last) >= steps:  # Few rows have short warm-ups.
+    if (
+        not EXAMPLES[profile] and w * (first + last) >= steps
+    ):  # Few rows have short warm-ups.
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
-        rate, *weights = setting_of_task(PENALTIES[kind], profile, task, f"settings of {method}")
+        rate, *weights = setting_of_task(
+            PENALTIES[kind], profile, task, f"settings of {method}"
+        )
         weight = weights[MODELS.index(model)] if weight is None else weight
         options |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
     elif share:
         options["final_threshold"] = share
-    prune = Prune(**options, overlong="jump" if w * (first + last) >= steps else "refuse")
+    prune = Prune(
+        **options, overlong="jump" if w * (first + last) >= steps else "refuse"
+    )
     return replace(train, warmup=warmup(w, steps)), prune
 
 
@@ -197,11 +203,17 @@ def pruned(
 ) -> Spec:
     """Return the Spec of a pruned model.
 
-    alpha: the share of the loss that the dense BERT of the task teaches. more: arguments of
-    `settings`.
-    """
+    alpha: the share of the loss that the dense BERT of the task teaches. more:
+    arguments of `settings`."""
     train, prune = settings(profile, task, model, method, epochs, **more)
-    args = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
-    args = common(profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args)
+    args = {
+        "train": train,
+        "prune": prune,
+        "frozen": "embeddings",
+        "alpha": alpha or None,
+    }
+    args = common(
+        profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args
+    )
     guide = dense(profile, task) if alpha else None
     return Spec("fineprune", args, {"start": backbone(profile), "teacher": guide})

@@ -1,9 +1,10 @@
-"""This module has EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of Figure 3.
+"""This module has EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of
+Figure 3.
 
-A chain of three searches hands its winners on inside the Specs. `Output("before", "net")` is the
-network that the search before found. `Output("search", "supernet")` is that network with all stacks
-and the full width: the last stage trains it as a supernet. The module is free of torch.
-"""
+A chain of three searches hands its winners on inside the Specs. `Output("before",
+"net")` is the network that the search before found. `Output("search", "supernet")` is
+that network with all stacks and the full width: the last stage trains it as a supernet.
+The module is free of torch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -42,7 +43,8 @@ DEVIATIONS = published.deviations("efficientbert", "search")
 
 
 def space(profile: str, stage: str) -> Json:
-    """Return what step search takes as its space: stage, window of sizes, and grammar."""
+    """Return what step search takes as its space: stage, window of sizes, and
+    grammar."""
     low, high = efficientbert.window(profile)
     return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
 
@@ -50,9 +52,8 @@ def space(profile: str, stage: str) -> Json:
 def sampler(profile: str, stage: str, method: str = "", budget: int = 1) -> Search:
     """Return how a stage proposes candidates; without a method, in the profile's way.
 
-    budget: a multiple of the profile's number of evaluations. Raises Refused naming the nearest
-    method.
-    """
+    budget: a multiple of the profile's number of evaluations. Raises Refused naming the
+    nearest method."""
     method, budget = method or METHOD[profile], budget * BUDGET[profile][stage]
     known("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
@@ -64,11 +65,14 @@ def sampler(profile: str, stage: str, method: str = "", budget: int = 1) -> Sear
 
 
 def rows(profile: str, count: int | None, held_out: int) -> Json:
-    """Return the descriptor of rows of the proxy task, and of held-out rows that score candidates.
+    """Return the descriptor of rows of the proxy task, and of held-out rows that score
+    candidates.
 
     count, held_out: how many rows there are of each.
     """
-    return efficientbert.unjudged(profile, efficientbert.proxy(profile), count, held_out)
+    return efficientbert.unjudged(
+        profile, efficientbert.proxy(profile), count, held_out
+    )
 
 
 def base(profile: str) -> Net:
@@ -81,12 +85,15 @@ def base(profile: str) -> Net:
 def searched(profile: str, stage: str, method: str = "", budget: int = 1) -> Spec:
     """Return the Spec of a stage after those before it.
 
-    "single" searches the space of stage 1 to the end. Stage 3 scores parts of a supernet and trains
-    none of them. method, budget: as in `sampler`. Raises Refused naming the nearest stage.
-    """
+    "single" searches the space of stage 1 to the end. Stage 3 scores parts of a
+    supernet and trains none of them. method, budget: as in `sampler`. Raises Refused
+    naming the nearest stage."""
     known("search stage", stage, BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
-    args: Json = {"space": space(profile, stage), "search": sampler(profile, stage, method, budget)}
+    args: Json = {
+        "space": space(profile, stage),
+        "search": sampler(profile, stage, method, budget),
+    }
     args["numerics"] = profile_of(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
     if before:
@@ -120,7 +127,9 @@ def several(profile: str, search: Spec) -> Spec:
     """
     spec = efficientbert.several(profile)
     args = {"output": "supernet", "shared": Output("search", "shared")}
-    return after(spec, search, {"start": after(spec.inputs["start"], search, **args)}, **args)
+    return after(
+        spec, search, {"start": after(spec.inputs["start"], search, **args)}, **args
+    )
 
 
 def after(
@@ -130,7 +139,8 @@ def after(
     output: str = "net",
     **args: Any,
 ) -> Spec:
-    """Return a Spec with the network and the seed of a search, and other inputs and arguments."""
+    """Return a Spec with the network and the seed of a search, and other inputs and
+    arguments."""
     args = spec.args | {"net": Output("search", output)} | args
     return Spec(spec.step, args, spec.inputs | dict(inputs) | {"search": search})
 
@@ -144,15 +154,19 @@ def retrained(profile: str, task: str, search: Spec, **tuning: Any) -> Spec:
     It is pre-trained and then fine-tuned.
     """
     start = after(efficientbert.prepared(profile, "EfficientBERT"), search)
-    return after(efficientbert.tuned(profile, task, base(profile), start, **tuning), search)
+    return after(
+        efficientbert.tuned(profile, task, base(profile), start, **tuning), search
+    )
 
 
-def final(profile: str, task: str, net: Net | None = None, search: Spec | None = None) -> Spec:
-    """Return the Spec of a network, or of a search's winner, trained to the end on a task.
+def final(
+    profile: str, task: str, net: Net | None = None, search: Spec | None = None
+) -> Spec:
+    """Return the Spec of a network, or of a search's winner, trained to the end on a
+    task.
 
-    At `paper` that is the training of the tables. At the small scales it is training on the task
-    alone, from the supernet.
-    """
+    At `paper` that is the training of the tables. At the small scales it is training on
+    the task alone, from the supernet."""
     start = efficientbert.supernet(profile)
     if profile in BRIEF:
         if search:
@@ -180,7 +194,8 @@ def brief(profile: str, net: Net, **tuning: Any) -> Spec:
 
 @cache
 def candidates(profile: str, count: int = 0) -> tuple[Net, ...]:
-    """Return different networks of stage 1, drawn without guidance: always the same networks."""
+    """Return different networks of stage 1, drawn without guidance: always the same
+    networks."""
     where = spaces.from_json(
         space(profile, "stage1")
         | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}

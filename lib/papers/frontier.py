@@ -1,12 +1,11 @@
 """This module has the frontier: every method on one axis.
 
-All methods have one teacher, and the same rows, epochs and seeds. None of the four papers compares
-itself with another one. A point is a method at a budget, a share m/12 of the whole model's FLOPs.
-Students of the teacher have two stages, as GhostBERT's: they match its states, then learn the
-labels. Methods that train in another way have as many epochs. Beside the papers' methods stand
-controls that the papers lack, and combinations that they call orthogonal and never tried. The
-module is free of torch.
-"""
+All methods have one teacher, and the same rows, epochs and seeds. None of the four
+papers compares itself with another one. A point is a method at a budget, a share m/12
+of the whole model's FLOPs. Students of the teacher have two stages, as GhostBERT's:
+they match its states, then learn the labels. Methods that train in another way have as
+many epochs. Beside the papers' methods stand controls that the papers lack, and
+combinations that they call orthogonal and never tried. The module is free of torch."""
 
 from __future__ import annotations
 
@@ -56,16 +55,20 @@ seeds = partial(grids.seeds, by_profile=SEEDS)
 def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
     """Return the Spec of a student by GhostBERT's two stages.
 
-    surgery: operations that make it out of the teacher. inputs: other inputs of the first stage.
-    """
+    surgery: operations that make it out of the teacher. inputs: other inputs of the
+    first stage."""
     last = ghostbert.student(profile, task, HEADS)
     first = last.inputs["start"]
-    changes = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
+    changes = {
+        "args": first.args | {"surgery": list(surgery)},
+        "inputs": first.inputs | inputs,
+    }
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
 def as_long(settings: Mapping[str, Train], profile: str) -> Train:
-    """Return the Train with the epochs of both stages, for a method that has one stage."""
+    """Return the Train with the epochs of both stages, for a method that has one
+    stage."""
     both = (ghostbert.DISTIL[profile], ghostbert.FINETUNE[profile])
     epochs = (grids.lengthened(profile, train).epochs for train in both)
     return replace(settings[profile], epochs=sum(epochs))
@@ -94,15 +97,16 @@ def network(
 ) -> Spec:
     """Return the Spec of a student that keeps what a search finds.
 
-    find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added to it.
-    """
+    find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added
+    to it."""
     ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile))] * added
     search = find(profile, task, m)
     return student(profile, task, {"op": "keep"}, *ghost, search=search)
 
 
 def uniform(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a model of the same shape as `width`, cut in order and not by importance.
+    """Return the Spec of a model of the same shape as `width`, cut in order and not by
+    importance.
 
     It learns from the teacher's logits alone.
     """
@@ -125,7 +129,8 @@ def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
 
 
 def mixed(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
+    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the
+    layers."""
     last = ghostbert.student(profile, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     return Spec("fineprune", args | {"mix": bermo.MIX[profile]}, last.inputs)
@@ -138,18 +143,28 @@ def warmed(profile: str, task: str, m: int) -> Spec:
     """
     start = ghostbert.untrained(profile, task, m, ghostbert.ghost(profile))
     train = as_long(ghostbert.FINETUNE, profile)
-    args = grids.common(profile, task, train=train, warmup=efficientbert.TAUGHT[profile])
-    return Spec("warmup", args, {"teacher": grids.teacher(profile, task), "start": start})
+    args = grids.common(
+        profile, task, train=train, warmup=efficientbert.TAUGHT[profile]
+    )
+    return Spec(
+        "warmup", args, {"teacher": grids.teacher(profile, task), "start": start}
+    )
 
 
 def net(profile: str, task: str, m: int, name: str) -> Spec:
-    """Return the Spec of a network of EfficientBERT's tables. It has one size, so m is not used."""
+    """Return the Spec of a network of EfficientBERT's tables. It has one size, so m is
+    not used."""
     made = efficientbert.student(profile, task, name)
-    return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)})
+    return replace(
+        made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)}
+    )
 
 
-def quantised(profile: str, task: str, m: int, make: Callable[[str, str, int], Spec]) -> Spec:
-    """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its Spec."""
+def quantised(
+    profile: str, task: str, m: int, make: Callable[[str, str, int], Spec]
+) -> Spec:
+    """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its
+    Spec."""
     model = make(profile, task, m)
     args = grids.common(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})
@@ -191,8 +206,8 @@ class Method:
 
     kind: str  # It is "whole", "paper", "control" or "combination".
     make: Callable[[str, str, int], Spec]  # It is f(profile name, task, m) -> Spec.
-    # Each layer keeps a "width", "all" of it, or what a search "found". Another name is that of a
-    # network of EfficientBERT, or of a module of lib.methods.
+    # Each layer keeps a "width", "all" of it, or what a search "found". Another name is
+    # that of a network of EfficientBERT, or of a module of lib.methods.
     keeps: str = "width"
     ghosts: bool = False
     once: bool = False  # The method has one point instead of one at each budget.
@@ -220,19 +235,25 @@ TABLE = {  # The page's tables have this order.
     "Uniform": Method("control", uniform),
     "Base Model": _network("Base Model", "control"),
     "Int8": Method("control", partial(quantised, make=whole_model), "all", once=True),
-    "NAS + ghosts": Method("combination", partial(network, added=True), "found", ghosts=True),
+    "NAS + ghosts": Method(
+        "combination", partial(network, added=True), "found", ghosts=True
+    ),
     "Width + layer mix": Method("combination", mixed),
     "GhostBERT, warmed up": Method("combination", warmed, ghosts=True),
-    "GhostBERT, int8": Method("combination", partial(quantised, make=ghosts), ghosts=True),
-} | {title: Method("control", partial(listed, name=name), name) for title, name in METHODS.items()}
+    "GhostBERT, int8": Method(
+        "combination", partial(quantised, make=ghosts), ghosts=True
+    ),
+} | {
+    title: Method("control", partial(listed, name=name), name)
+    for title, name in METHODS.items()
+}
 
 
 def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int]:
     """Return the budgets of a method, in twelfths: the chosen ones, or the profile's.
 
-    Only those are returned that the encoder's heads can have and a search can reach. A method of
-    one point has 0 alone.
-    """
+    Only those are returned that the encoder's heads can have and a search can reach. A
+    method of one point has 0 alone."""
     method = TABLE[name]
     if method.once:
         return (0,)
@@ -249,9 +270,8 @@ def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int
 def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> int:
     """Return the FLOPs of one forward pass of 128 tokens.
 
-    Counted are matrix products and convolutions, with the pooler. architecture: the architecture
-    that a search found, for methods that keep it.
-    """
+    Counted are matrix products and convolutions, with the pooler. architecture: the
+    architecture that a search found, for methods that keep it."""
     base, method = shape(profile), TABLE[name]
     if method.keeps in efficientbert.NETS:
         scaled_net = efficientbert.scaled(method.keeps, profile)
@@ -262,7 +282,9 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
-            "width": lambda: [(m * base.heads // HEADS, m * base.ffn // HEADS)] * base.layers,
+            "width": lambda: (
+                [(m * base.heads // HEADS, m * base.ffn // HEADS)] * base.layers
+            ),
         }.get(method.keeps, lambda: module(method.keeps).keep(base, m / HEADS)[0])()
         layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = gated.flops(base.hidden, base.hidden // base.heads, layers)
@@ -286,44 +308,63 @@ def label_models(frame: pd.DataFrame) -> pd.DataFrame:
 def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     """Return one line for each model and task of a collected grid.
 
-    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples, and ends at
-    100; with one seed it covers examples alone. `gap` is the difference to the model `beside`, with
-    its interval where there are three seeds. That model is the narrowest plain one of at least the
-    FLOPs of this one (`baseline`), and `budget` is its width, of 12. Costs are means over seeds.
-    """
+    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples,
+    and ends at 100; with one seed it covers examples alone. `gap` is the difference to
+    the model `beside`, with its interval where there are three seeds. That model is the
+    narrowest plain one of at least the FLOPs of this one (`baseline`), and `budget` is
+    its width, of 12. Costs are means over seeds."""
     import pandas as pd
 
     lines, place = [], ["model", "m", "task", "seed"]
     searches = frame[frame["kind"] == "search"].to_dict("records")
-    architectures = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
-    for task, task_frame in compare.with_runs(label_models(frame)).groupby("task", sort=False):
+    architectures = {
+        tuple(row[key] for key in place): row.get("architecture") for row in searches
+    }
+    for task, task_frame in compare.with_runs(label_models(frame)).groupby(
+        "task", sort=False
+    ):
         assert isinstance(task, str)
         column, start = grids.metrics(profile)[task][0], len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]
-            seed_architectures = [architectures.get((name, m, task, seed)) for seed in rows["seed"]]
-            row_costs = map(partial(costs, profile), rows.to_dict("records"), seed_architectures)
+            seed_architectures = [
+                architectures.get((name, m, task, seed)) for seed in rows["seed"]
+            ]
+            row_costs = map(
+                partial(costs, profile), rows.to_dict("records"), seed_architectures
+            )
             pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
             score = stats.paired_difference([*pairs])
-            line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
+            line = {
+                "task": task,
+                "model": model,
+                "method": name,
+                "m": m,
+                "seeds": score.n_seeds,
+            }
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
             line |= {"low": 100 + score.low, "high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= difference(task_frame, line, baseline(lines[start:], line["flops"]), column)
+            line |= difference(
+                task_frame, line, baseline(lines[start:], line["flops"]), column
+            )
     return pd.DataFrame(lines)
 
 
 def costs(
     profile: str, row: Mapping[str, Any], architecture: Json | None
 ) -> tuple[float, float, float]:
-    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES.
+    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see
+    AXES.
 
     architecture: as in `flops`.
     """
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
-    stored = [n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)]
+    stored = [
+        n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)
+    ]
     forward = flops(profile, row["method"], row["m"], architecture)
     return forward / 1e6, weights / 1e6, (*stored, 4 * row["parameters"])[0] / 1e6
 
@@ -331,24 +372,34 @@ def costs(
 def baseline(lines: Iterable[Json], flops: float) -> Json | None:
     """Return the line of the narrowest plain model that has at least so many FLOPs.
 
-    Plain models are cut to a width, or are the whole one, distilled alike. It is None where no
-    model has so many.
-    """
+    Plain models are cut to a width, or are the whole one, distilled alike. It is None
+    where no model has so many."""
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
     candidates = [line for line in both if SLACK * line["flops"] >= flops]
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def difference(frame: pd.DataFrame, line: Json, other: Json | None, column: Column) -> Json:
-    """Return columns of a line of `points` on the difference to a plain model, of one task.
+def difference(
+    frame: pd.DataFrame, line: Json, other: Json | None, column: Column
+) -> Json:
+    """Return columns of a line of `points` on the difference to a plain model, of one
+    task.
 
     other: the line of that model, or None.
     """
-    columns = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
+    columns = {
+        "budget": np.nan,
+        "beside": "",
+        "gap": np.nan,
+        "gap_low": np.nan,
+        "gap_high": np.nan,
+    }
     if other is None:
         return columns
     columns |= {"budget": other["m"] or HEADS, "beside": other["model"]}
-    gap = compare.difference(frame, line["model"], other["model"], {column.task: (column,)})
+    gap = compare.difference(
+        frame, line["model"], other["model"], {column.task: (column,)}
+    )
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= stats.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
@@ -366,30 +417,43 @@ def against_labels(column: Column, run: Run, seed: int) -> stats.Pair:
 
 
 def front(table: pd.DataFrame, axis: str) -> list[str]:
-    """Return the models of a table of `points` that no model of at most their cost beats.
+    """Return the models of a table of `points` that no model of at most their cost
+    beats.
 
     Costs within EVEN count as equal. The cheapest model stands first.
     """
-    ordered = table.sort_values([axis, "score"], ascending=[True, False], ignore_index=True)
-    best = [ordered.loc[ordered[axis] <= EVEN * c, "score"].idxmax() for c in ordered[axis]]
+    ordered = table.sort_values(
+        [axis, "score"], ascending=[True, False], ignore_index=True
+    )
+    best = [
+        ordered.loc[ordered[axis] <= EVEN * c, "score"].idxmax() for c in ordered[axis]
+    ]
     return list(ordered["model"][best == ordered.index])
 
 
 def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
-    """Return the cost of the whole model in a table of `points`, or None if it is absent."""
+    """Return the cost of the whole model in a table of `points`, or None if it is
+    absent."""
     full_costs = table.loc[table["method"] == "Whole", axis]
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
 
-def recommended(table: pd.DataFrame, axis: str, share: float) -> dict[Hashable, Any] | None:
+def recommended(
+    table: pd.DataFrame, axis: str, share: float
+) -> dict[Hashable, Any] | None:
     """Return the line of `points` with the best score under a cost limit.
 
-    The limit is this share of the whole model's cost, and SLACK; of equal scores the cheapest
-    counts. It is None where nothing is so cheap. Raises Refused where the whole model has no
-    run.
-    """
+    The limit is this share of the whole model's cost, and SLACK; of equal scores the
+    cheapest counts. It is None where nothing is so cheap. Raises Refused where the
+    whole model has no run."""
     full_cost = whole_cost(table, axis)
     if full_cost is None:
-        raise Refused("the budget is a share of the model 'Whole': add it to the methods")
+        raise Refused(
+            "the budget is a share of the model 'Whole': add it to the methods"
+        )
     affordable = table[table[axis] <= SLACK * share * full_cost].sort_values(axis)
-    return affordable.loc[affordable["score"].idxmax()].to_dict() if len(affordable) else None
+    return (
+        affordable.loc[affordable["score"].idxmax()].to_dict()
+        if len(affordable)
+        else None
+    )

@@ -1,13 +1,12 @@
 """This module has what the grids of all papers share.
 
-That are the four profiles, their rows, settings and encoders, tasks, seeds and fine-tuned
-teachers. A reader's own data and model may stand in the place of a profile's. The module is free of
-torch.
+That are the four profiles, their rows, settings and encoders, tasks, seeds and
+fine-tuned teachers. A reader's own data and model may stand in the place of a
+profile's. The module is free of torch.
 
-An `Own` is the name of a profile. It finds the settings of that profile in every table, and says
-where rows and encoder come from instead. So no paper knows of it: `described` describes the rows,
-`backbone` the encoder.
-"""
+An `Own` is the name of a profile. It finds the settings of that profile in every table,
+and says where rows and encoder come from instead. So no paper knows of it: `described`
+describes the rows, `backbone` the encoder."""
 
 import os
 import shlex
@@ -33,9 +32,10 @@ from lib.measure.cost import CONFIG, SHAPES, Shape, configured
 def settings(name: str) -> SimpleNamespace:
     """Return the tables of a TOML file of this folder, as attributes.
 
-    A table below the name of an option (lib.core.options), such as [Train.TEACHER], holds such an
-    option for each profile: the fields of `all`, and its own. A Train also has the fields of
-    [TRAINING] in grids.toml, which the trainings of its scale share. COLUMNS are made Columns.
+    A table below the name of an option (lib.core.options), such as [Train.TEACHER],
+    holds such an option for each profile: the fields of `all`, and its own. A Train
+    also has the fields of [TRAINING] in grids.toml, which the trainings of its scale
+    share. COLUMNS are made Columns.
 
     >>> settings("ghostbert").DISTIL["paper"].epochs
     3
@@ -77,9 +77,12 @@ LEARNING: Json = S.LEARNING
 # All runs have this device: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
+# Each has its name, the source of its tasks (lib.data), a line about it for pages, and
+# Numerics.
 PROFILES = {
-    name: SimpleNamespace(name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields)
+    name: SimpleNamespace(
+        name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
+    )
     for name, fields in S.PROFILES.items()
 }
 
@@ -90,7 +93,11 @@ Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 FAMILIES = ("bert", "roberta", "electra", "mpnet")
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
-PARAMETERS = ("profile", "data", "model")  # Notebooks and commands have these parameters.
+PARAMETERS = (
+    "profile",
+    "data",
+    "model",
+)  # Notebooks and commands have these parameters.
 # A folder of a model needs one file of each of these lists.
 NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")
 
@@ -107,7 +114,9 @@ def checkpoint(name: str) -> Spec:
     Its seed is pinned, because all replicates start from it.
     """
     known("checkpoint", name, models.HUB)
-    return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
+    return Spec(
+        "checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0
+    )
 
 
 def families(name: str) -> tuple[str, ...]:
@@ -124,17 +133,19 @@ def families(name: str) -> tuple[str, ...]:
 def backbone(name: str, family: str = "bert") -> Spec:
     """Return the Spec of the encoder that a profile's models of a kind start from.
 
-    A reader's model stands for every kind. Raises Refused for a kind that the profile does not
-    have.
-    """
+    A reader's model stands for every kind. Raises Refused for a kind that the profile
+    does not have."""
     if folder := reader_part(name, "model"):
-        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
+        return Spec(
+            "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
+        )
     known(f"kind of encoder in profile {name!r}", family, families(name))
     return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
 
 
 def started(profile: str, name: str) -> Spec:
-    """Return the Spec of a published checkpoint, or of the reader's model in its place."""
+    """Return the Spec of a published checkpoint, or of the reader's model in its
+    place."""
     return backbone(profile) if reader_part(profile, "model") else checkpoint(name)
 
 
@@ -150,22 +161,26 @@ def untrained() -> Spec:
 
 
 def shape(name: str, family: str = "bert") -> Shape:
-    """Return the Shape of the encoder of a profile and a kind, as cost formulas take it."""
+    """Return the Shape of the encoder of a profile and a kind, as cost formulas take
+    it."""
     if folder := reader_part(name, "model"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
         return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
-    layers, hidden, heads, ffn = (TOY["model"][n] for n in ("layers", "hidden", "heads", "ffn"))
-    return Shape("bert", layers, hidden, heads, ffn, len(grammar.vocabulary()), 128, 2, hidden)
+    layers, hidden, heads, ffn = (
+        TOY["model"][n] for n in ("layers", "hidden", "heads", "ffn")
+    )
+    return Shape(
+        "bert", layers, hidden, heads, ffn, len(grammar.vocabulary()), 128, 2, hidden
+    )
 
 
 class Own(str):
     """An Own is the name of a profile, with the reader's data, model, or both.
 
-    data: a file of the reader (lib.data.own), or "". model: the full path of a folder, or "".
-    Raises Refused for data without a model at toy.
-    """
+    data: a file of the reader (lib.data.own), or "". model: the full path of a folder,
+    or "". Raises Refused for data without a model at toy."""
 
     data: str
     model: str
@@ -184,7 +199,8 @@ class Own(str):
 
     @property
     def task(self) -> str:
-        """Return what tables call the reader's task, or "" where the tasks are the profile's."""
+        """Return what tables call the reader's task, or "" where the tasks are the
+        profile's."""
         return own.title(self.data) if self.data else ""
 
     def about(self) -> list[str]:
@@ -198,7 +214,9 @@ class Own(str):
         if self.data:
             splits, most = data.splits("own", self.data), MOST[self]
             rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            capped = f", trained on {most:,} of them" * bool(0 < most < len(splits["train"]))
+            capped = f", trained on {most:,} of them" * bool(
+                0 < most < len(splits["train"])
+            )
             lines.append(f"The data have {rows}{capped}.")
         settled = f"All other settings are those of profile {self[:]}"
         return [*lines, f"{settled}; the paper's verdicts are off."]
@@ -212,9 +230,8 @@ def reader_profile(profile: str, data: str = "", model: str = "") -> str:
 def profile_of_values(values: Mapping[str, Any]) -> str:
     """Return the profile's name that the parameters of a notebook mean.
 
-    values: {parameter: value}. A notebook without `data` may use `model` for something else, so its
-    profile alone counts.
-    """
+    values: {parameter: value}. A notebook without `data` may use `model` for something
+    else, so its profile alone counts."""
     parameters = PARAMETERS if "data" in values else PARAMETERS[:1]
     return reader_profile(*(values.get(name, "") for name in parameters))
 
@@ -227,11 +244,16 @@ def values(profile: str) -> dict[str, str]:
 
 def words(profile: str) -> list[str]:
     """Return the words of a command that mean a profile's name."""
-    return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
+    return [
+        f"--{name} {shlex.quote(value)}"
+        for name, value in values(profile).items()
+        if value
+    ]
 
 
 def reader_part(profile: str, what: str) -> str:
-    """Return the reader's `data`, `model` or `task` behind a profile's name, or "" without one."""
+    """Return the reader's `data`, `model` or `task` behind a profile's name, or ""
+    without one."""
     return getattr(profile, what, "")
 
 
@@ -241,33 +263,41 @@ def own_lines(profile: str) -> list[str]:
 
 
 def own_digests(profile: str) -> list[str]:
-    """Return the digests of the reader's data and model, each "" where it is not given."""
+    """Return the digests of the reader's data and model, each "" where it is not
+    given."""
     name, model = (reader_part(profile, what) for what in PARAMETERS[1:])
     return [name and data.at_hand("own", name)[0], model and data.weights(model)]
 
 
-def own_rows(name: str, profile: str, rows: int | None, held_out: int) -> tuple[int, int]:
+def own_rows(
+    name: str, profile: str, rows: int | None, held_out: int
+) -> tuple[int, int]:
     """Return (training rows, held-out rows) of a reader's task.
 
-    Each is what the arguments say, or as many as there are. At most a fifth of the training rows is
-    held out.
-    """
+    Each is what the arguments say, or as many as there are. At most a fifth of the
+    training rows is held out."""
     available, most = len(data.splits("own", name)["train"]), MOST[profile]
     held_out = min(held_out, available // 5)
-    return min(rows or most or available, most or available, available - held_out), held_out
+    return min(
+        rows or most or available, most or available, available - held_out
+    ), held_out
 
 
 def folder(path: str | Path) -> str:
     """Return the full path of a reader's model.
 
-    The path may be relative to the working folder or to the project. Raises FileNotFoundError where
-    a file of it is missing, and ValueError as `shape_of` does.
+    The path may be relative to the working folder or to the project. Raises
+    FileNotFoundError where a file of it is missing, and ValueError as `shape_of` does.
     """
     full_path = paths.resolve_path(path)
     for names in map(str.split, NEEDED):
         if not any((full_path / name).is_file() for name in names):
-            form = "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
-            raise Absent(f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}")
+            form = (
+                "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
+            )
+            raise Absent(
+                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
+            )
     shape_of(full_path)
     return str(full_path)
 
@@ -275,13 +305,15 @@ def folder(path: str | Path) -> str:
 def shape_of(path: str | Path) -> Shape:
     """Return the Shape of a reader's model, from its config.json.
 
-    Raises Refused for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for impossible sizes,
-    for heads that do not divide the hidden width, and for short position tables.
-    """
+    Raises Refused for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for
+    impossible sizes, for heads that do not divide the hidden width, and for short
+    position tables."""
     body = lines.parsed(file := Path(path) / "config.json")
     family = body.get("model_type") if isinstance(body, dict) else None
     if family not in FAMILIES:
-        raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
+        raise lines.malformed(
+            file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER
+        )
     least = dict.fromkeys(CONFIG[1:], 1)
     least["max_position_embeddings"] = LONGEST + 2 * (family in ("roberta", "mpnet"))
     if family == "mpnet":
@@ -306,10 +338,10 @@ def tasks(
 ) -> tuple[str, ...]:
     """Return the tasks of a page: the chosen ones, or a profile's own.
 
-    by_profile: {profile: tasks}. A page takes tasks of the same kinds as these: of GLUE, of SQuAD,
-    of SentEval. A reader's data are one task, and stand for all. Raises Refused, naming the
-    nearest, for a profile that is not among them and for another task.
-    """
+    by_profile: {profile: tasks}. A page takes tasks of the same kinds as these: of
+    GLUE, of SQuAD, of SentEval. A reader's data are one task, and stand for all. Raises
+    Refused, naming the nearest, for a profile that is not among them and for another
+    task."""
     known("profile", profile, by_profile)
     if title := reader_part(profile, "task"):
         for name in chosen:
@@ -327,8 +359,8 @@ def seeds(
 ) -> tuple[int, ...]:
     """Return the seeds of a page: the chosen ones, or a profile's own.
 
-    by_profile: {profile: seeds}. Raises Refused, naming the nearest, for a profile that it lacks.
-    """
+    by_profile: {profile: seeds}. Raises Refused, naming the nearest, for a profile that
+    it lacks."""
     known("profile", profile, by_profile)
     return tuple(chosen) or tuple(by_profile[profile])
 
@@ -348,13 +380,14 @@ def picked(
 def source(profile: str, task: str) -> str:
     """Return where a task's rows come from.
 
-    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at paper, for
-    which a treebank stands in elsewhere.
-    """
+    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at
+    paper, for which a treebank stands in elsewhere."""
     task_source = profile_of(profile).source
     if task_source == "toy" or task in GLUE:
         return task_source
-    return "squad" if task in SQUAD else "senteval" if profile == "paper" else "treebank"
+    return (
+        "squad" if task in SQUAD else "senteval" if profile == "paper" else "treebank"
+    )
 
 
 def dataset(profile: str, task: str) -> Json:
@@ -363,15 +396,21 @@ def dataset(profile: str, task: str) -> Json:
 
 
 def described(
-    profile: str, task: str, rows: int | None, held_out: int = 0, judged: bool = True, **more: Any
+    profile: str,
+    task: str,
+    rows: int | None,
+    held_out: int = 0,
+    judged: bool = True,
+    **more: Any,
 ) -> Json:
-    """Return the descriptor of training rows of a task, and of its unseen rows at a profile.
+    """Return the descriptor of training rows of a task, and of its unseen rows at a
+    profile.
 
-    rows: the number of training rows. held_out: how many of these score candidates. judged: whether
-    unseen rows are added; they do not depend on the number of training rows. more: other arguments
-    of `lib.data.describe`. A reader's rows are as many as there are, and none of them is unseen. At
-    the profiles in DRAWN the seed of a run draws its rows, and a task with fewer has all.
-    """
+    rows: the number of training rows. held_out: how many of these score candidates.
+    judged: whether unseen rows are added; they do not depend on the number of training
+    rows. more: other arguments of `lib.data.describe`. A reader's rows are as many as
+    there are, and none of them is unseen. At the profiles in DRAWN the seed of a run
+    draws its rows, and a task with fewer has all."""
     if name := reader_part(profile, "data"):
         counts = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *counts, **more)
@@ -380,7 +419,9 @@ def described(
     if profile in DRAWN:
         more["drawn"] = True
         pool = data.describe(*place, **more)["drawn"]["rows"]
-        rows = min(rows or pool, pool - held_out)  # A task with fewer rows has all of them.
+        rows = min(
+            rows or pool, pool - held_out
+        )  # A task with fewer rows has all of them.
     return data.describe(*place, rows, held_out, **more)
 
 
@@ -394,12 +435,16 @@ def common(
 ) -> Json:
     """Return arguments of a step on a task: its rows, the numerics, and `args`.
 
-    rows: a descriptor other than the profile's. spans: how each profile cuts the passages of a task
-    such as SQuAD.
-    """
-    task_args = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
+    rows: a descriptor other than the profile's. spans: how each profile cuts the
+    passages of a task such as SQuAD."""
+    task_args = {
+        "data": rows or dataset(profile, task),
+        "numerics": profile_of(profile).numerics,
+    }
     task_args |= {"span": cut} if (cut := span(profile, task, spans)) else {}
-    task_args |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
+    task_args |= (
+        {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
+    )
     return task_args | args
 
 
@@ -444,21 +489,20 @@ def teacher(
 ) -> Spec:
     """Return the Spec of the fine-tuned whole model.
 
-    It is the teacher and the start of many students, and the plain row of most tables. train: a
-    paper's settings. spans: as in `common`.
-    """
+    It is the teacher and the start of many students, and the plain row of most tables.
+    train: a paper's settings. spans: as in `common`."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
     return Spec("finetune", common(profile, task, spans=spans, **args), start)
 
 
 def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
-    """Return the Spec of training rows, and of others beside them in which a BERT replaced words.
+    """Return the Spec of training rows, and of others beside them in which a BERT
+    replaced words.
 
-    TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
-    once for all seeds; at the profiles in DRAWN each seed makes those of its rows. rows: descriptor
-    of rows other than the profile's.
-    """
+    TinyBERT's code does it so. The small scales make one new sentence of each. They are
+    data, made once for all seeds; at the profiles in DRAWN each seed makes those of its
+    rows. rows: descriptor of rows other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile, task, rows, augment=options)
@@ -466,20 +510,25 @@ def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
     return Spec("augment", args, {"language_model": backbone(profile)}, seed=pinned)
 
 
-def metrics(profile: str, printed: Collection[Column] = ()) -> dict[str, tuple[Column, ...]]:
+def metrics(
+    profile: str, printed: Collection[Column] = ()
+) -> dict[str, tuple[Column, ...]]:
     """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
-    They are the columns that the paper prints, and the first metric of other tasks. At mini and
-    base each task counts once, by its first column.
-    """
+    They are the columns that the paper prints, and the first metric of other tasks. At
+    mini and base each task counts once, by its first column."""
     if name := reader_part(profile, "data"):
         title = reader_part(profile, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     task_source = profile_of(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
-    tasks = {name: task for source in sources for name, task in data.tasks(source).items()}
+    tasks = {
+        name: task for source in sources for name, task in data.tasks(source).items()
+    }
     by_task: dict[str, tuple[Column, ...]]
-    by_task = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
+    by_task = {
+        name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()
+    }
     for name in {column.task for column in printed}:
         by_task[name] = tuple(column for column in printed if column.task == name)
     return (

@@ -1,10 +1,10 @@
 """This module reads the plan of a profile that makes planned rows alone, such as base.
 
-`data/published/plan_<profile>.csv` has one line for each comparison or level, in the order in which
-runs are made. A line names a page, labels of the rows of its grid, tasks and seeds. So a page at
-such a profile has the rows of its lines, a page without a line has none, and the queue
-(`lib.page.evidence`) makes what the pages show. The module is free of torch.
-"""
+`data/published/plan_<profile>.csv` has one line for each comparison or level, in the
+order in which runs are made. A line names a page, labels of the rows of its grid, tasks
+and seeds. So a page at such a profile has the rows of its lines, a page without a line
+has none, and the queue (`lib.page.evidence`) makes what the pages show. The module is
+free of torch."""
 
 import csv
 import json
@@ -21,12 +21,15 @@ from lib.core.types import Json
 from lib.measure import cells
 from lib.papers import grids
 
-SECOND = "second"  # A line of this task waits until the rule of the protocol has picked one.
+SECOND = (
+    "second"  # A line of this task waits until the rule of the protocol has picked one.
+)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A Line of a plan says which rows of a page are made, and what is judged on them."""
+    """A Line of a plan says which rows of a page are made, and what is judged on
+    them."""
 
     order: int
     step: str  # Lines of a step are made together, seed by seed, before the next step begins.
@@ -35,11 +38,15 @@ class Line:
     models: tuple[str, ...]  # They are labels of rows, as in cells.
     where: str  # The rows have these values, as "m=3/1".
     cells: str  # They are judged by themselves, each on each task.
-    tasks: tuple[str, ...]  # It is empty for rows without a task, and where no second task is.
+    tasks: tuple[
+        str, ...
+    ]  # It is empty for rows without a task, and where no second task is.
     waits: bool  # The second task is not picked yet.
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: Json  # The grid of the page takes these arguments beside tasks and seeds.
+    arguments: (
+        Json  # The grid of the page takes these arguments beside tasks and seeds.
+    )
 
     def rows(self, made: Iterable[Row]) -> list[Row]:
         """Return the rows of a grid that this line names."""
@@ -61,7 +68,8 @@ def place(profile: str) -> Path:
 
 @cache
 def lines(profile: str) -> list[Line]:
-    """Return the Lines of a profile's plan that are planned, in order; none without a plan.
+    """Return the Lines of a profile's plan that are planned, in order; none without a
+    plan.
 
     Lines beyond the core-hours have another word than "planned".
     """
@@ -84,7 +92,9 @@ def line(row: Mapping[str, str]) -> Line:
         tuple(row["models"].split("; ")),
         row["where"],
         row["cells"],
-        tuple(grids.SECOND if task == SECOND else task for task in tasks) if not waits else (),
+        tuple(grids.SECOND if task == SECOND else task for task in tasks)
+        if not waits
+        else (),
         waits,
         tuple(range(first, first + number)),
         float(row["core_hours"]),
@@ -98,7 +108,8 @@ def pages(profile: str) -> tuple[str, ...]:
 
 
 def hours(profile: str) -> dict[str, float]:
-    """Return {step: core-hours} of a profile's plan, in its order; none without a plan."""
+    """Return {step: core-hours} of a profile's plan, in its order; none without a
+    plan."""
     by_step = {}
     for line in lines(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -111,28 +122,36 @@ def has(profile: str, page: str) -> bool:
 
 
 def rows(
-    grid: Callable[..., list[Row]], profile: str, values: Mapping[str, Any], page: str = ""
+    grid: Callable[..., list[Row]],
+    profile: str,
+    values: Mapping[str, Any],
+    page: str = "",
 ) -> list[Row]:
     """Return the rows of a notebook's function `grid` at a profile.
 
-    values: values of the notebook's parameters. The function gets those that it takes. Where the
-    profile has a plan, and neither the data nor an argument of the grid is the reader's own, the
-    rows are those of the plan's lines for the page.
-    """
+    values: values of the notebook's parameters. The function gets those that it takes.
+    Where the profile has a plan, and neither the data nor an argument of the grid is
+    the reader's own, the rows are those of the plan's lines for the page."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
-    is_changed = any(value != axes[name] and (value or axes[name]) for name, value in given.items())
+    is_changed = any(
+        value != axes[name] and (value or axes[name]) for name, value in given.items()
+    )
     page_lines = [line for line in lines(profile[:]) if line.page == page]
     if is_changed or not page_lines or grids.reader_part(profile, "data"):
         return grid(profile, **given)
     by_label = {}
     for line in page_lines:
         more = {"tasks": line.tasks, "seeds": line.seeds} | line.arguments
-        made = grid(profile, **{name: value for name, value in more.items() if name in axes})
+        made = grid(
+            profile, **{name: value for name, value in more.items() if name in axes}
+        )
         by_label |= {label(row): row for row in line.rows(made)}
     return list(by_label.values())
 
 
 def label(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return what tells a row of a grid from the others: its labels and its Spec."""
-    return tuple((name, value) for name, value in sorted(row.items()) if name != "recipe")
+    return tuple(
+        (name, value) for name, value in sorted(row.items()) if name != "recipe"
+    )

@@ -1,8 +1,8 @@
 """This module reads the papers' printed numbers, committed under `data/published/`.
 
-Cells are what the paper prints. `corrections.csv` of a paper lists the few that were corrected in
-transcription, and the printed averages that do not recompute. The module is free of torch.
-"""
+Cells are what the paper prints. `corrections.csv` of a paper lists the few that were
+corrected in transcription, and the printed averages that do not recompute. The module
+is free of torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Printed(float):
-    """A Printed is a number that is shown with the digits that are printed: 1.239, 0.040."""
+    """A Printed is a number that is shown with the digits that are printed: 1.239,
+    0.040."""
 
     text: str
 
@@ -42,7 +43,11 @@ class Printed(float):
 
 
 def _file(paper: str, name: str) -> Path:
-    known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
+    known(
+        "published paper",
+        paper,
+        sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()),
+    )
     tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
     known(f"published table of {paper}", name, tables)
     return PUBLISHED / paper / f"{name}.csv"
@@ -55,11 +60,12 @@ def _read(paper: str, name: str) -> list[dict[str, str]]:
 
 
 def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
-    """Return one printed table, one row for each of its rows, with columns named as printed.
+    """Return one printed table, one row for each of its rows, with columns named as
+    printed.
 
-    Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
-    stays text. options: arguments of `pandas.read_csv`. Raises Refused for a paper or a table
-    that does not exist.
+    Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such
+    as "3/12" stays text. options: arguments of `pandas.read_csv`. Raises Refused for a
+    paper or a table that does not exist.
 
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
@@ -81,7 +87,9 @@ def lines(paper: str, name: str) -> list[dict[str, Any]]:
         except ValueError:
             return text
 
-    return [{name: cell(text) for name, text in row.items()} for row in _read(paper, name)]
+    return [
+        {name: cell(text) for name, text in row.items()} for row in _read(paper, name)
+    ]
 
 
 def printed(paper: str, name: str) -> pd.DataFrame:
@@ -99,23 +107,30 @@ def rows(
     rename: Callable[[Any], str] = str,
     columns: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a published table as a part of a page's table: {row: {("published", column): value}}.
+    """Return a published table as a part of a page's table: {row: {("published",
+    column): value}}.
 
-    label: the column that names the rows, or a list of such columns. rename: f(name of a row) ->
-    its name on the page. widths: only rows of these kept heads count, named (m, row); a table
-    without a column `m` is all at 1/12. columns: {printed column: its name on the page}; an average
-    is "average" everywhere.
-    """
+    label: the column that names the rows, or a list of such columns. rename: f(name of
+    a row) -> its name on the page. widths: only rows of these kept heads count, named
+    (m, row); a table without a column `m` is all at 1/12. columns: {printed column: its
+    name on the page}; an average is "average" everywhere."""
     columns, by_row = dict(columns), {}
     for row in lines(paper, name):
-        key = rename(row.pop(label) if isinstance(label, str) else " · ".join(map(row.pop, label)))
+        key = rename(
+            row.pop(label)
+            if isinstance(label, str)
+            else " · ".join(map(row.pop, label))
+        )
         if widths is not None:
             width = row.pop("m", "1/12")
             if int(width.split("/")[0]) not in widths:
                 continue
             key = width, key
         by_row[key] = {
-            ("published", "average" if c.startswith("Avg") else columns.get(c, c)): value
+            (
+                "published",
+                "average" if c.startswith("Avg") else columns.get(c, c),
+            ): value
             for c, value in row.items()
         }
     return by_row
@@ -131,9 +146,8 @@ def gaps(
 ) -> dict[str, float]:
     """Return by how much one row of a published table is printed above each other row.
 
-    It is {"row, 3/12, column": points}. method: the name of that row. The other arguments are those
-    of `rows`.
-    """
+    It is {"row, 3/12, column": points}. method: the name of that row. The other
+    arguments are those of `rows`."""
     every, points = rows(paper, name, label, widths, rename), {}
     for width, row in every:
         base = every.get((width, method), {})
@@ -153,28 +167,31 @@ def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
     for place in places:
         known(f"place of published {name} of {paper}", place, sorted(known_places))
     return [
-        row for row in rows if not {*(places or known_places)}.isdisjoint(row["table"].split("; "))
+        row
+        for row in rows
+        if not {*(places or known_places)}.isdisjoint(row["table"].split("; "))
     ]
 
 
 def misses(paper: str, *places: str) -> list[dict[str, str]]:
     """Return the printed values of these places, or of all, that no arithmetic gives.
 
-    They stand in `misses.csv`. Each is a dict with the keys table, row, column, printed, computed
-    and reason. Raises Refused for a place that has none.
-    """
+    They stand in `misses.csv`. Each is a dict with the keys table, row, column,
+    printed, computed and reason. Raises Refused for a place that has none."""
     return _of(paper, "misses", places)
 
 
 def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
-    """Return what each profile does differently from a paper: {profile: sentences}, for the pages.
+    """Return what each profile does differently from a paper: {profile: sentences}, for
+    the pages.
 
-    They stand in `deviations.toml` of the paper, in the table `part`. The sentences of all papers,
-    in the file of the same name one folder above, join those of "pages".
+    They stand in `deviations.toml` of the paper, in the table `part`. The sentences of
+    all papers, in the file of the same name one folder above, join those of "pages".
     """
     files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
     tables = [
-        tomllib.loads((folder / "deviations.toml").read_text())[name] for folder, name in files
+        tomllib.loads((folder / "deviations.toml").read_text())[name]
+        for folder, name in files
     ]
     return {
         profile: [
@@ -189,13 +206,15 @@ def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
 def corrections(paper: str, *places: str) -> list[str]:
     """Return lines for a page: what `corrections.csv` says of cells of these places.
 
-    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has none.
-    """
+    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has
+    none."""
     sentences = []
     for row in _of(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         if row["read_as"] not in ("", row["printed"], "as printed"):
             printed.append(f"read as {row['read_as']}")
-        sentences.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed), row['reason']]))}.")
+        sentences.append(
+            f"{cell}: {'; '.join(filter(None, [', '.join(printed), row['reason']]))}."
+        )
     return sentences

@@ -1,4 +1,5 @@
-"""This module compares printed settings with those of the Specs, for the pages of all papers."""
+"""This module compares printed settings with those of the Specs, for the pages of all
+papers."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -24,9 +25,8 @@ def beside(
 ) -> pd.DataFrame:
     """Return a table of text with columns (source, column), those of `printed` first.
 
-    printed: a frame with one row for each setting. ours: {(source, column of `printed`): {row:
-    value}}; a dash stands where there is none.
-    """
+    printed: a frame with one row for each setting. ours: {(source, column of
+    `printed`): {row: value}}; a dash stands where there is none."""
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {(PRINTED, column): printed[column].map(text) for column in printed}
     for key, values in ours.items():
@@ -35,7 +35,8 @@ def beside(
 
 
 def differs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of `beside` as bool: where a source has another value than the paper."""
+    """Return a frame of `beside` as bool: where a source has another value than the
+    paper."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 

@@ -1,33 +1,35 @@
 """This module steers a search over gates to a cost, as arithmetic on arrays.
 
-It has the moving target, the cost loss, which gates may move in a step, and how a search ends on
-its target (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5, 7.9).
+It has the moving target, the cost loss, which gates may move in a step, and how a
+search ends on its target (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5,
+7.9).
 
-A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is the actual
-cost, of the gates that are on; R is the target. A region is one layer and kind of gates. Each step
-does this:
+A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is
+the actual cost, of the gates that are on; R is the target. A region is one layer and
+kind of gates. Each step does this:
 
     1. The gradient g of the task's loss gets weight * (+1, 0 or -1) * dlogE / dalpha where F is
        above, within or below (1 +- tolerance) R.
     2. In each group of gates (`quota`) the share with the largest |g| may move.
     3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
 
-As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of the model,
-while the target falls by hundredths of a per cent; and a task that outweighs the cost loss stops
-the search above its target. Our landing "steps" does this instead:
+As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of
+the model, while the target falls by hundredths of a per cent; and a task that outweighs
+the cost loss stops the search above its target. Our landing "steps" does this instead:
 
     - Movers are the gates on with the largest g, and the gates off with the smallest g below 0.
     - They switch one after another: off while F > R, then on while F < R. So a step ends within one
       gate of R.
     - Gates that want off (g > 0) take turns so that each region yields the same share of its gates.
-      The order of the gradients alone would not do: a head is worth 60 to 160 neurons, so heads
-      would always come first, and always last in the order of gradient for cost.
+      The order of the gradients alone would not do: a head is worth 60 to 160 neurons,
+      so heads would always come first, and always last in the order of gradient for
+      cost.
     - If these gates are not enough, others follow in the order in which they would want off if the
       weight of the cost grew.
 
-Each region keeps at least one gate on. `memory` averages the task's gradient over steps, as an
-optimiser with momentum would, because the gradient of one batch is mostly noise.
-"""
+Each region keeps at least one gate on. `memory` averages the task's gradient over
+steps, as an optimiser with momentum would, because the gradient of one batch is mostly
+noise."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,10 +50,10 @@ def target(step: int, steps: int, ratio: float, schedule: str) -> float:
     """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
 
     It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
-    ("multiplicative"); "none" is `ratio` throughout. This corrects the report (7.4): its additive
-    rule adds where it must take away, its equation 5 rises from 0 to 1 - ratio, and both of its
-    rules divide by `steps`, where steps - 1 moves lead from the first value to the last.
-    """
+    ("multiplicative"); "none" is `ratio` throughout. This corrects the report (7.4):
+    its additive rule adds where it must take away, its equation 5 rises from 0 to 1 -
+    ratio, and both of its rules divide by `steps`, where steps - 1 moves lead from the
+    first value to the last."""
     if schedule == "none" or steps == 1:
         return ratio
     done = step / (steps - 1)
@@ -59,9 +61,8 @@ def target(step: int, steps: int, ratio: float, schedule: str) -> float:
 
 
 def pull(actual: float, goal: float, tolerance: float) -> int:
-    """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0 (equation
-    4).
-    """
+    """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0
+    (equation 4)."""
     return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
 
 
@@ -70,9 +71,13 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def encoder(
-    hidden: int, size: int, full_widths: Sequence[Mapping[str, float]], tokens: int = gated.TOKENS
+    hidden: int,
+    size: int,
+    full_widths: Sequence[Mapping[str, float]],
+    tokens: int = gated.TOKENS,
 ) -> Callable[[Mapping[tuple[int, str], float]], float]:
-    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
+    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size
+    `size`.
 
     full_widths: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
     """
@@ -91,20 +96,26 @@ class Control:
     """A Control steers N gates. Raises Refused for a target out of reach."""
 
     options: Gates
-    # {region: number of gates}, in the order in which the gates lie; a region is (layer, kind).
+    # {region: number of gates}, in the order in which the gates lie; a region is
+    # (layer, kind).
     sizes: dict[Any, int]
     # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # `region` has the number of each gate's region [N]. `groups` has the gates of each group,
-        # which has its own quota.
+        # `region` has the number of each gate's region [N]. `groups` has the gates of
+        # each group, which has its own quota.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
-        group = self.region if self.options.quota == "layer" else np.zeros_like(self.region)
+        group = (
+            self.region if self.options.quota == "layer" else np.zeros_like(self.region)
+        )
         self.groups = [np.flatnonzero(group == label) for label in np.unique(group)]
         self.full = self.cost(self.sizes)
-        lowest, ratio = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
+        lowest, ratio = (
+            self.cost(dict.fromkeys(self.sizes, 1)) / self.full,
+            self.options.ratio,
+        )
         if lowest > (1 + self.options.tolerance) * ratio:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
@@ -128,23 +139,30 @@ class Control:
     def slope(self, alphas: np.ndarray) -> np.ndarray:
         """Return dlogE / dalpha [N].
 
-        It is the cost of one more gate of the region, times the derivative of the sigmoid, over E.
-        """
+        It is the cost of one more gate of the region, times the derivative of the
+        sigmoid, over E."""
         masks = sigmoid(alphas)
         sums = self.sums(masks)
         expected = self.cost(sums)
-        units = [self.cost(sums | {region: value + 1}) - expected for region, value in sums.items()]
+        units = [
+            self.cost(sums | {region: value + 1}) - expected
+            for region, value in sums.items()
+        ]
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
     def move(
-        self, alphas: np.ndarray, average: np.ndarray, gradient: np.ndarray, step: int, steps: int
+        self,
+        alphas: np.ndarray,
+        average: np.ndarray,
+        gradient: np.ndarray,
+        step: int,
+        steps: int,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (alphas, average, note) after one step.
 
-        alphas: float64 [N]. average: the running average of the gradients [N]. gradient: the
-        gradient of this step [N]. The note [4] has target and actual ratio, and the numbers of
-        gates that switched off and on.
-        """
+        alphas: float64 [N]. average: the running average of the gradients [N].
+        gradient: the gradient of this step [N]. The note [4] has target and actual
+        ratio, and the numbers of gates that switched off and on."""
         options, on = self.options, self.on(alphas)
         average = options.memory * average + (1 - options.memory) * gradient
         wish = self.eager(average / (1 - options.memory ** (step + 1)))
@@ -162,11 +180,17 @@ class Control:
         else:
             new = self.jump(alphas, wish)
         switched = self.on(new)
-        note = [goal / self.full, self.ratio(new), (on & ~switched).sum(), (~on & switched).sum()]
+        note = [
+            goal / self.full,
+            self.ratio(new),
+            (on & ~switched).sum(),
+            (~on & switched).sum(),
+        ]
         return new, average, np.array(note, dtype=np.float64)
 
     def eager(self, wish: np.ndarray) -> np.ndarray:
-        """Return the gradients [N] with infinity where a gate has next to none (`idle`).
+        """Return the gradients [N] with infinity where a gate has next to none
+        (`idle`).
 
         A zero has no sign, so such a gate would stay as long as others want off.
         """
@@ -183,21 +207,33 @@ class Control:
         for chosen in self.most(np.abs(wish), self.options.share):
             new[chosen] -= JUMP * np.sign(wish[chosen])
         new = np.clip(new, -LIMIT, LIMIT)
-        for region in np.flatnonzero(np.bincount(self.region, self.on(new), len(self.sizes)) == 0):
+        for region in np.flatnonzero(
+            np.bincount(self.region, self.on(new), len(self.sizes)) == 0
+        ):
             gates = np.flatnonzero(self.on(alphas) & (self.region == region))
             last = gates[np.argmin(wish[gates])]
             new[last] = alphas[last]
         return new
 
     def most(self, eagerness: np.ndarray, share: float) -> list[np.ndarray]:
-        """Return the ceil(share * n) most eager gates of each group, the first of equals."""
+        """Return the ceil(share * n) most eager gates of each group, the first of
+        equals."""
         return [
-            group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
+            group[
+                np.argsort(-eagerness[group], kind="stable")[
+                    : math.ceil(share * len(group))
+                ]
+            ]
             for group in self.groups
         ]
 
     def leaving(
-        self, on: np.ndarray, alphas: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
+        self,
+        on: np.ndarray,
+        alphas: np.ndarray,
+        wish: np.ndarray,
+        starts: np.ndarray,
+        share: float,
     ) -> np.ndarray:
         """Return the gates that may switch off, in the order of their turns."""
         wish = np.where(on, wish, -np.inf)
@@ -205,27 +241,34 @@ class Control:
         first = self.turns(np.flatnonzero(wish > 0), wish, starts)
         rest = may[on[may] & (wish[may] <= 0)]
         price = wish[rest] / self.slope(alphas)[rest]
-        return np.concatenate([first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]])
+        return np.concatenate(
+            [first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]]
+        )
 
     def returning(
         self, on: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
     ) -> np.ndarray:
-        """Return the gates that may switch on because they want to, in the order of their turns."""
+        """Return the gates that may switch on because they want to, in the order of
+        their turns."""
         wish = np.where(on, np.inf, wish)
         first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
         return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
 
-    def turns(self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Return the gates in the order of their turns: within a region by falling eagerness.
+    def turns(
+        self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray
+    ) -> np.ndarray:
+        """Return the gates in the order of their turns: within a region by falling
+        eagerness.
 
-        At any moment each region has had the same share of its gates (systematic sampling). starts:
-        the start of each region in [0, 1), [regions].
-        """
+        At any moment each region has had the same share of its gates (systematic
+        sampling). starts: the start of each region in [0, 1), [regions]."""
         gates = gates[np.lexsort((-eagerness[gates], self.region[gates]))]
         region = self.region[gates]
         number = np.bincount(region, minlength=len(self.sizes))
         place = np.arange(len(gates)) - (np.cumsum(number) - number)[region]
-        return gates[np.argsort((place + starts[region]) / number[region], kind="stable")]
+        return gates[
+            np.argsort((place + starts[region]) / number[region], kind="stable")
+        ]
 
     def settle(
         self,
@@ -236,11 +279,11 @@ class Control:
         below: float,
         most: float = math.inf,
     ) -> np.ndarray:
-        """Return the numbers of the gates that switch, out of gates in the order of their turns.
+        """Return the numbers of the gates that switch, out of gates in the order of
+        their turns.
 
-        Those of `offs` go off while F > `above`. Then those of `ons` go on while F < `below` and as
-        far as F stays within `most`.
-        """
+        Those of `offs` go off while F > `above`. Then those of `ons` go on while F <
+        `below` and as far as F stays within `most`."""
         names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
         actual = self.cost(sums)
         for gate in (*offs, *ons):
@@ -251,20 +294,28 @@ class Control:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > most:
-                closed.add(region)  # F only grows from here, so one more gate will not fit later.
+                closed.add(
+                    region
+                )  # F only grows from here, so one more gate will not fit later.
             else:
                 sums, actual = new, cost
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
-    def trim(self, alphas: np.ndarray, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (alphas, [gates switched]) at the end of a search, switched to meet the target.
+    def trim(
+        self, alphas: np.ndarray, average: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return (alphas, [gates switched]) at the end of a search, switched to meet
+        the target.
 
-        Gates switch in turn by the average gradient. None switches where F is within the tolerance,
-        or where gates are so coarse that F would come no nearer.
-        """
+        Gates switch in turn by the average gradient. None switches where F is within
+        the tolerance, or where gates are so coarse that F would come no nearer."""
         on = new = self.on(alphas)
-        if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
+        if pull(
+            self.cost(self.sums(on)),
+            self.full * self.options.ratio,
+            self.options.tolerance,
+        ):
             wish = self.eager(average)
             leaving = self.leaving(on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0)
             new = self.fit(on, leaving, average)
@@ -275,11 +326,11 @@ class Control:
         return alphas, taken
 
     def fit(self, on: np.ndarray, offs: np.ndarray, wish: np.ndarray) -> np.ndarray:
-        """Return the gates that are on [N], fitted to the target: within one gate below R.
+        """Return the gates that are on [N], fitted to the target: within one gate below
+        R.
 
-        Gates of `offs` go off in turn until F is at most R. Then other gates come back as far as F
-        stays there, those that want off least first.
-        """
+        Gates of `offs` go off in turn until F is at most R. Then other gates come back
+        as far as F stays there, those that want off least first."""
         goal, on = self.full * self.options.ratio, on.copy()
         on[self.settle(on, offs, [], goal, 0)] = False
         back = self.turns(np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5))
@@ -288,25 +339,36 @@ class Control:
 
 
 def random_architecture(
-    options: Gates, sizes: dict[Any, int], cost: Callable[[Mapping[Any, float]], float], seed: int
+    options: Gates,
+    sizes: dict[Any, int],
+    cost: Callable[[Mapping[Any, float]], float],
+    seed: int,
 ) -> np.ndarray:
     """Return the gates of a random architecture of the target's cost: bool [N].
 
-    Each gate has the same chance, so layers end up alike; the report does not say how it draws.
-    Raises Refused as Control does.
-    """
+    Each gate has the same chance, so layers end up alike; the report does not say how
+    it draws. Raises Refused as Control does."""
     control = Control(options, sizes, cost, seed)
-    draws = np.random.default_rng(stream(seed, "architecture")).random(len(control.region))
-    return control.fit(np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws)
+    draws = np.random.default_rng(stream(seed, "architecture")).random(
+        len(control.region)
+    )
+    return control.fit(
+        np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws
+    )
 
 
 def random_of_sizes(sizes: dict[Any, int], numbers: list[int], seed: int) -> np.ndarray:
-    """Return the gates of a random architecture with given numbers in each region: bool [N].
+    """Return the gates of a random architecture with given numbers in each region: bool
+    [N].
 
-    sizes: {region: number of gates}, in the order in which the gates lie. numbers: how many of each
-    stay. The draws are those of `random_architecture`: the largest of each region stay.
-    """
-    draws = np.random.default_rng(stream(seed, "architecture")).random(sum(sizes.values()))
+    sizes: {region: number of gates}, in the order in which the gates lie. numbers: how
+    many of each stay. The draws are those of `random_architecture`: the largest of each
+    region stay."""
+    draws = np.random.default_rng(stream(seed, "architecture")).random(
+        sum(sizes.values())
+    )
     parts = np.split(draws, np.cumsum(list(sizes.values()))[:-1])
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
-    return np.concatenate([rank < number for rank, number in zip(ranks, numbers, strict=True)])
+    return np.concatenate(
+        [rank < number for rank, number in zip(ranks, numbers, strict=True)]
+    )

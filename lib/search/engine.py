@@ -1,8 +1,8 @@
 """This module has the loop of a search: propose, evaluate, write down.
 
-The history is a file of JSON lines: a head, and one line for each evaluation. What the search does
-next is a function of the history and the seed, so a killed search goes on where it stood.
-"""
+The history is a file of JSON lines: a head, and one line for each evaluation. What the
+search does next is a function of the history and the seed, so a killed search goes on
+where it stood."""
 
 import json
 import math
@@ -34,19 +34,23 @@ def search(
     path: Path | str,
     progress: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
-    """Return the evaluations, oldest first: those in the history at `path`, and new ones up to the
-    budget.
+    """Return the evaluations, oldest first: those in the history at `path`, and new
+    ones up to the budget.
 
-    evaluate: f(candidate) -> score above 0, the higher the better. A candidate scores 0 where it
-    raises FloatingPointError or FormulaError, or gives no finite number. progress: f(fraction),
-    called after each evaluation. The search ends early where no candidate is new.
-    """
+    evaluate: f(candidate) -> score above 0, the higher the better. A candidate scores 0
+    where it raises FloatingPointError or FormulaError, or gives no finite number.
+    progress: f(fraction), called after each evaluation. The search ends early where no
+    candidate is new."""
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
     while len(history) < options.budget:
         began, n = time.perf_counter(), len(history)
         rng = np.random.default_rng(stream(seed, f"proposal {n}"))
-        candidate = first[n] if n < len(first) else samplers.propose(space, history, options, rng)
+        candidate = (
+            first[n]
+            if n < len(first)
+            else samplers.propose(space, history, options, rng)
+        )
         if candidate is None:
             break
         score, failed = judged(evaluate, candidate)
@@ -81,8 +85,8 @@ def best(history: list[Evaluation]) -> Evaluation:
 
 
 def append(path: Path, value: Json) -> None:
-    """Add a line with its digest. A kill may tear it, but loses none after this function has
-    returned."""
+    """Add a line with its digest. A kill may tear it, but loses none after this
+    function has returned."""
     with open(path, "a") as file:
         file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
 
@@ -106,10 +110,12 @@ def complete_lines(content: bytes) -> Iterator[tuple[Json, bytes]]:
 def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluation]:
     """Return the evaluations in the history up to a line that is torn or damaged.
 
-    The search goes on from there. A history of another space, sampler or seed begins anew.
-    """
+    The search goes on from there. A history of another space, sampler or seed begins
+    anew."""
     # The budget may be raised later: it does not decide what is proposed.
-    proposing = {name: value for name, value in settled(options).items() if name != "budget"}
+    proposing = {
+        name: value for name, value in settled(options).items() if name != "budget"
+    }
     header = {"space": space.identity(), "seed": seed, "search": proposing}
     lines = list(complete_lines(path.read_bytes() if path.exists() else b""))
     if not lines or canonical(lines[0][0]) != canonical(header):
@@ -117,4 +123,7 @@ def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluat
         append(path, header)
         return []
     os.truncate(path, sum(len(line) for _, line in lines))
-    return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e, _ in lines[1:]]
+    return [
+        Evaluation(**e | {"candidate": space.unpack(e["candidate"])})
+        for e, _ in lines[1:]
+    ]

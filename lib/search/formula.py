@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, parse, walk
 
 
-def _faults(node: Node, hidden: int | None, inner: int | None, mismatch: str) -> Iterator[str]:
+def _faults(
+    node: Node, hidden: int | None, inner: int | None, mismatch: str
+) -> Iterator[str]:
     """Yield each broken rule in words. Only the first one is reliable.
 
     Where W1 and W2 do not occur once each, the code after the first fault would fail.
@@ -19,7 +21,9 @@ def _faults(node: Node, hidden: int | None, inner: int | None, mismatch: str) ->
         if times != 1:
             yield f"{op} occurs {times} times; W1 and W2 have to occur once each"
     first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
-    beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
+    beside = nodes.index(second) < nodes.index(first) and first not in walk(
+        second.args[0]
+    )
     if second in walk(first.args[0]) or beside:
         yield "W1 has to be applied before W2"
     for n in nodes:
@@ -32,7 +36,10 @@ def _faults(node: Node, hidden: int | None, inner: int | None, mismatch: str) ->
     if hidden is None:
         return
     assert inner is not None
-    widths, ends = {X: hidden}, dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)}
+    widths, ends = (
+        {X: hidden},
+        dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)},
+    )
     for n in reversed(nodes):  # Operands come first.
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:
@@ -53,11 +60,10 @@ def check(
 ) -> Node:
     """Return the tree of a formula that a network can have.
 
-    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no activation on an
-    activation, no binary operation on equal operands. With `hidden` (d) and `inner` (e) W1 also has
-    to get d channels, W2 e, and the formula has to give d. Raises FormulaError that names the
-    fault.
-    """
+    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no
+    activation on an activation, no binary operation on equal operands. With `hidden`
+    (d) and `inner` (e) W1 also has to get d channels, W2 e, and the formula has to give
+    d. Raises FormulaError that names the fault."""
     node = parse(str(formula))
     for said in _faults(node, hidden, inner, mismatch):
         raise FormulaError(f"{str(formula)!r}: {said}")
@@ -65,14 +71,18 @@ def check(
 
 
 def valid(
-    node: Node, hidden: int | None = None, inner: int | None = None, mismatch: str = "truncate"
+    node: Node,
+    hidden: int | None = None,
+    inner: int | None = None,
+    mismatch: str = "truncate",
 ) -> bool:
     """Return whether `check` would accept the tree. It does not build a message."""
     return next(_faults(node, hidden, inner, mismatch), None) is None
 
 
 def canonical(node: Node) -> Node:
-    """Return the formula with sorted operands of add, mul and max, a key that finds duplicates.
+    """Return the formula with sorted operands of add, mul and max, a key that finds
+    duplicates.
 
     The order of W1 and W2 that `check` wants may be lost.
     """

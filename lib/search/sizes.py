@@ -9,19 +9,26 @@ import numpy as np
 
 
 class Sizes:
-    """Sizes is the set of ways to choose for each layer so that the sizes add up to low..high.
+    """Sizes is the set of ways to choose for each layer so that the sizes add up to
+    low..high.
 
-    costs: for each layer, the parameters that each of its choices costs. `ways[n]` is found by
-    convolution of histograms: (sums of the last n layers, ascending; how many choices for these
-    layers lie below each sum, and in all). There are fewer than 2**63 choices.
-    """
+    costs: for each layer, the parameters that each of its choices costs. `ways[n]` is
+    found by convolution of histograms: (sums of the last n layers, ascending; how many
+    choices for these layers lie below each sum, and in all). There are fewer than 2**63
+    choices."""
 
     def __init__(self, costs: list[list[int]], low: int, high: int) -> None:
-        self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
+        self.costs, self.low, self.high = (
+            [np.asarray(c, np.int64) for c in costs],
+            low,
+            high,
+        )
         sums, counts = np.zeros(1, np.int64), np.ones(1, np.int64)
         self.ways = [(sums, np.array([0, 1]))]
         for layer_costs in reversed(self.costs):
-            sums, where = np.unique((sums[:, None] + layer_costs).ravel(), return_inverse=True)
+            sums, where = np.unique(
+                (sums[:, None] + layer_costs).ravel(), return_inverse=True
+            )
             before, counts = counts, np.zeros(len(sums), np.int64)
             np.add.at(counts, where, before.repeat(len(layer_costs)))
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
@@ -46,7 +53,9 @@ class Sizes:
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
                 ways = self.following(layer + 1, spent + self.costs[layer])
-                self._weights[layer, spent] = (ways / ways.sum()).astype(float).cumsum().tolist()
+                self._weights[layer, spent] = (
+                    (ways / ways.sum()).astype(float).cumsum().tolist()
+                )
             weights = self._weights[layer, spent]
             drawn.append(bisect(weights, dice * weights[-1]))
             spent += int(self.costs[layer][drawn[-1]])

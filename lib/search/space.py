@@ -1,6 +1,8 @@
-"""This module has the space of a search stage: how its networks are drawn, changed and described.
+"""This module has the space of a search stage: how its networks are drawn, changed and
+described.
 
-See EfficientBERT sections 3.1 and 3.2; what the paper leaves open is as in the public code.
+See EfficientBERT sections 3.1 and 3.2; what the paper leaves open is as in the public
+code.
 
     stage1   searches formulas, stacks k and ratios 1/q of all layers, from the base network.
     stage2   searches formulas alone, from the network that stage 1 found.
@@ -23,7 +25,17 @@ from lib.core.names import Refused, known
 from lib.core.types import Json
 from lib.model import formula as language
 from lib.search.formula import canonical, valid
-from lib.search.grow import BINARY, DEPTH, HEIGHTS, NODES, TABLE_1, TERMINALS, UNARY, grow, prefix
+from lib.search.grow import (
+    BINARY,
+    DEPTH,
+    HEIGHTS,
+    NODES,
+    TABLE_1,
+    TERMINALS,
+    UNARY,
+    grow,
+    prefix,
+)
 from lib.search.net import BERT, QS, STACKS, Layer, Net, ffn_parameters, parameters
 from lib.search.net import from_json as read_net
 from lib.search.sizes import Sizes
@@ -58,9 +70,8 @@ def number(layer: Layer) -> int:
 class Space:
     """A Space is the set of networks that a stage may evaluate.
 
-    As coded, stage 2 has no limit of size, because its ids are fixed. Raises Refused where there
-    is no network, and where `start` has an id that the space lacks.
-    """
+    As coded, stage 2 has no limit of size, because its ids are fixed. Raises Refused
+    where there is no network, and where `start` has an id that the space lacks."""
 
     stage: str
     start: Net  # All candidates have its widths, depth, and what the stage does not search.
@@ -82,7 +93,10 @@ class Space:
 
     def identity(self) -> Json:
         """Return what tells this space from others, as plain JSON."""
-        return asdict(self) | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
+        return asdict(self) | {
+            "start": self.start.to_json(),
+            "grammar": grammar(self.stage),
+        }
 
     # ---- SIZES
 
@@ -92,14 +106,17 @@ class Space:
 
     @cached_property
     def costs(self) -> list[int]:
-        """Return the parameters of a layer's feed-forward networks for each of the IDS."""
+        """Return the parameters of a layer's feed-forward networks for each of the
+        IDS."""
         d, inner = self.start.hidden, self.start.inner
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
     def rest(self) -> int:
         """Return the parameters of everything but the feed-forward networks."""
-        return self.size(self.start) - sum(self.costs[number(l)] for l in self.start.layers)
+        return self.size(self.start) - sum(
+            self.costs[number(l)] for l in self.start.layers
+        )
 
     @cached_property
     def choices(self) -> Sequence[Sequence[int]]:
@@ -116,16 +133,26 @@ class Space:
         ]
 
     def _fits(self, layer: Layer) -> bool:
-        return _fits(layer.formula, self.start.hidden, self.start.inner(layer), self.start.mismatch)
+        return _fits(
+            layer.formula,
+            self.start.hidden,
+            self.start.inner(layer),
+            self.start.mismatch,
+        )
 
     @cached_property
     def sizes(self) -> Sizes:
-        costs = [[self.costs[i] for i in layer_choices] for layer_choices in self.choices]
+        costs = [
+            [self.costs[i] for i in layer_choices] for layer_choices in self.choices
+        ]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def inside(self, net: Net) -> bool:
-        """Return whether a network's size is in the window; always where sizes are not searched."""
-        return "ids" not in self.searched or self.low <= self.size(net) <= (self.high or ENDLESS)
+        """Return whether a network's size is in the window; always where sizes are not
+        searched."""
+        return "ids" not in self.searched or self.low <= self.size(net) <= (
+            self.high or ENDLESS
+        )
 
     def id_tuples(self) -> int:
         """Return how many choices of ids are in the window.
@@ -142,35 +169,45 @@ class Space:
         In stage 2 there is also the start with BERT's formula in every layer.
         """
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
-        nets = (self.start, replace(self.start, layers=plain))[: 1 + (self.stage == "stage2")]
+        nets = (self.start, replace(self.start, layers=plain))[
+            : 1 + (self.stage == "stage2")
+        ]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
 
     def draw(self, rng: np.random.Generator) -> Net:
         """Return a candidate drawn without guidance.
 
-        Ids are uniform over those in the window; formulas are grown from a seed formula. The code
-        draws everything again until the size fits. A formula never changes an id, so ids drawn
-        inside the window have the same distribution.
-        """
+        Ids are uniform over those in the window; formulas are grown from a seed
+        formula. The code draws everything again until the size fits. A formula never
+        changes an id, so ids drawn inside the window have the same distribution."""
         ids = [number(l) for l in self.start.layers]
         if "ids" in self.searched:
             ids = [
                 layer_choices[i]
-                for layer_choices, i in zip(self.choices, self.sizes.draw(rng), strict=True)
+                for layer_choices, i in zip(
+                    self.choices, self.sizes.draw(rng), strict=True
+                )
             ]
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_layer(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched:
             dice, both = _dice(rng), self.stage == "stage2"
-            seeds = [(l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers]
-            layers = [self._grown(l, seed, dice) for l, seed in zip(layers, seeds, strict=True)]
+            seeds = [
+                (l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers
+            ]
+            layers = [
+                self._grown(l, seed, dice)
+                for l, seed in zip(layers, seeds, strict=True)
+            ]
         return replace(self.start, layers=tuple(layers))
 
     def _grown(self, layer: Layer, seed: str, dice: Callable[[], float]) -> Layer:
         """Return the layer with a formula that is grown from a seed formula."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = self.start.hidden, self.start.inner(layer), self.start.mismatch
-        return replace(layer, formula=grow(seed, TRIES[self.stage], linears, dice, *widths))
+        return replace(
+            layer, formula=grow(seed, TRIES[self.stage], linears, dice, *widths)
+        )
 
     def mutate(self, net: Net, rng: np.random.Generator) -> Net:
         """Return a network with one layer changed, in its id or its formula.
@@ -179,9 +216,15 @@ class Space:
         """
         if self.searched[int(rng.integers(len(self.searched)))] == "formula":
             i, dice = int(rng.integers(len(net.layers))), _dice(rng)
-            return self._with(net, i, self._grown(net.layers[i], net.layers[i].formula, dice))
+            return self._with(
+                net, i, self._grown(net.layers[i], net.layers[i].formula, dice)
+            )
         near = self._near(net)
-        return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
+        return (
+            self._with(net, *near[int(rng.integers(len(near)))])
+            if near
+            else self.draw(rng)
+        )
 
     def _near(self, net: Net) -> list[tuple[int, Layer]]:
         """Return the place and the layer of each possible change of one id.
@@ -192,7 +235,8 @@ class Space:
             (i, layer)
             for i, old in enumerate(net.layers)
             for id_ in IDS
-            if id_ != (old.stack, old.q) and self._fits(layer := _layer(old.formula, *id_))
+            if id_ != (old.stack, old.q)
+            and self._fits(layer := _layer(old.formula, *id_))
             if self.inside(self._with(net, i, layer))
         ]
 
@@ -202,7 +246,8 @@ class Space:
     # ---- DESCRIPTIONS
 
     def pack(self, net: Net) -> list[list[Any]]:
-        """Return a candidate as plain JSON, without what all candidates have in common."""
+        """Return a candidate as plain JSON, without what all candidates have in
+        common."""
         return net.to_json()["layers"]
 
     def unpack(self, layers: list[list[Any]]) -> Net:
@@ -219,12 +264,14 @@ class Space:
     def features(self, nets: list[Net]) -> np.ndarray:
         """Return what samplers learn from, float [N, F], as coded.
 
-        Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps stand by their
-        id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2. In stage 3 the ids
-        stand alone.
-        """
+        Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps
+        stand by their id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x,
+        W1, W2. In stage 3 the ids stand alone."""
         searched = self.searched
-        rows = [[_indices(l.formula, number(l), searched) for l in net.layers] for net in nets]
+        rows = [
+            [_indices(l.formula, number(l), searched) for l in net.layers]
+            for net in nets
+        ]
         return np.array(rows, float).reshape(len(nets), -1)
 
 

@@ -1,9 +1,10 @@
-"""This room has the functions that make runs: `lib.core.steps` lists them without torch.
+"""This room has the functions that make runs: `lib.core.steps` lists them without
+torch.
 
-To add a step, write a function `<name>(run, **args)` that returns metrics, in a module of this
-folder, and one entry in that list. A training on a task is a function `<name>(lesson, **args)`: the
-run and the arguments of LESSON reach it as one Lesson (lib.train.learn).
-"""
+To add a step, write a function `<name>(run, **args)` that returns metrics, in a module
+of this folder, and one entry in that list. A training on a task is a function
+`<name>(lesson, **args)`: the run and the arguments of LESSON reach it as one Lesson
+(lib.train.learn)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +24,8 @@ MODULES = {name: module for module, names in PRESETS.items() for name in names}
 
 
 def function(name: str) -> Callable[..., Json]:
-    """Return f(run, **args) -> metrics, which makes a run of a step; its module is imported now."""
+    """Return f(run, **args) -> metrics, which makes a run of a step; its module is
+    imported now."""
     made = getattr(import_module(f"{__name__}.{MODULES.get(name, name)}"), name)
     return partial(on_task, made) if "lesson" in signature(made).parameters else made
 
@@ -37,7 +39,8 @@ def on_task(
     span: Json | None = None,
     **args: Any,
 ) -> Json:
-    """Call a step that takes a Lesson, made of the other arguments. Returns its metrics."""
+    """Call a step that takes a Lesson, made of the other arguments. Returns its
+    metrics."""
     from lib.train.learn import Lesson
 
     return step(Lesson(run, data, train, numerics, span), **args)

@@ -1,8 +1,8 @@
-"""This step makes TinyBERT's augmented rows beside the training rows (lib.train.augment).
+"""This step makes TinyBERT's augmented rows beside the training rows
+(lib.train.augment).
 
-The texts are kept like weights, in the run's model folder: they are large, the seed makes them
-again, and they are not ours to commit.
-"""
+The texts are kept like weights, in the run's model folder: they are large, the seed
+makes them again, and they are not ours to commit."""
 
 import json
 from collections.abc import Iterator
@@ -28,11 +28,15 @@ def augment(run: Draft, data: Json, augment: Json, numerics: Json) -> dict[str, 
     """
     arithmetic, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
-        raise Refused(f"{data['task']} cannot be augmented: its answers are places in the text")
+        raise Refused(
+            f"{data['task']} cannot be augmented: its answers are places in the text"
+        )
     split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
-    candidate_ids, report = candidates(run, texts, source, options.candidates, arithmetic)
+    candidate_ids, report = candidates(
+        run, texts, source, options.candidates, arithmetic
+    )
     counts = []
     folder = run.folder / "model"
     folder.mkdir(exist_ok=True)
@@ -50,9 +54,8 @@ def candidates(
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return ({text: int32 [words that may be replaced, count]}, {metric: value}).
 
-    The arrays are those of `candidates` in lib.train.augment. A text that occurs twice is read
-    once.
-    """
+    The arrays are those of `candidates` in lib.train.augment. A text that occurs twice
+    is read once."""
     unique = list(dict.fromkeys(texts))
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
@@ -79,12 +82,18 @@ def variants(
     options: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
-    """Yield for each row the variants of `a`, and of `b` where it has one, the original first.
+    """Yield for each row the variants of `a`, and of `b` where it has one, the original
+    first.
 
-    Each row has its own stream of random numbers, so that neither the order nor the choice of rows
-    matters.
-    """
+    Each row has its own stream of random numbers, so that neither the order nor the
+    choice of rows matters."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
-        dice, texts = np.random.default_rng(stream(seed, f"augment:{index}")), [s[i] for s in sides]
-        yield [words.variants(text, source, candidates[text], options, dice) for text in texts]
+        dice, texts = (
+            np.random.default_rng(stream(seed, f"augment:{index}")),
+            [s[i] for s in sides],
+        )
+        yield [
+            words.variants(text, source, candidates[text], options, dice)
+            for text in texts
+        ]

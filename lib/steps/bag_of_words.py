@@ -19,11 +19,12 @@ from lib.train import heads
 
 
 def bag_of_words(run: Draft, data: Json) -> dict[str, float]:
-    """Judge answers that need no reading, by the task's first metric on the development set.
+    """Judge answers that need no reading, by the task's first metric on the development
+    set.
 
-    "majority" is the most frequent class. "bag_of_words" is a linear model over word counts, with a
-    fixed regularisation (C = 0.3, or ridge 10); a task of spans has no such model.
-    """
+    "majority" is the most frequent class. "bag_of_words" is a linear model over word
+    counts, with a fixed regularisation (C = 0.3, or ridge 10); a task of spans has no
+    such model."""
     task, splits = sources.described(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.majority(task, splits)}
@@ -31,7 +32,9 @@ def bag_of_words(run: Draft, data: Json) -> dict[str, float]:
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (counts(counter, split) for split in (train, dev))
         # The stubs of scikit-learn have other arrays.
-        model: Any = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
+        model: Any = (
+            LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
+        )
         said = model.fit(x, train.y).predict(y)
         result["bag_of_words"] = metrics.score(task.metrics[0], said, dev.y)
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
@@ -40,9 +43,8 @@ def bag_of_words(run: Draft, data: Json) -> dict[str, float]:
 def counts(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row.
 
-    Rows of pairs have the counts of both texts, the number of words that both share, and the number
-    of words that are new in the second text.
-    """
+    Rows of pairs have the counts of both texts, the number of words that both share,
+    and the number of words that are new in the second text."""
     a: Any = counter.transform(split.a)
     if split.b is None:
         return a

@@ -10,15 +10,19 @@ from lib.core.store import Draft
 from lib.data import models
 
 
-def checkpoint(run: Draft, name: str, digest: str, random: bool = False) -> dict[str, str]:
+def checkpoint(
+    run: Draft, name: str, digest: str, random: bool = False
+) -> dict[str, str]:
     """Copy a published checkpoint into the store.
 
-    random: whether its weights are drawn anew, which is the control without pre-training.
-    """
+    random: whether its weights are drawn anew, which is the control without
+    pre-training."""
     folder = run.folder / "model"
     models.copy(name, digest, folder)
     if random:
         torch.manual_seed(stream(run.seed, "init"))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         transformers.AutoModel.from_config(config).save_pretrained(folder)
-    return {"model_type": json.loads((folder / "config.json").read_text())["model_type"]}
+    return {
+        "model_type": json.loads((folder / "config.json").read_text())["model_type"]
+    }

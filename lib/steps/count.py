@@ -1,4 +1,5 @@
-"""This step counts what a published architecture costs, from its configuration alone."""
+"""This step counts what a published architecture costs, from its configuration
+alone."""
 
 import torch
 import transformers
@@ -11,19 +12,18 @@ from lib.core.types import Json
 def count(run: Draft, config: Json, tokens: int, labels: int) -> dict[str, int]:
     """Count parameters and FLOPs of a configuration.
 
-    config: {"model_type", sizes...} as transformers names them; other values are the framework's
-    defaults. tokens: the length of the row. labels: the number of classes.
+    config: {"model_type", sizes...} as transformers names them; other values are the
+    framework's defaults. tokens: the length of the row. labels: the number of classes.
 
-    Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass
-    of one row. PyTorch counts these under eager attention: matrix products and convolutions, where
-    one multiply-accumulate is two FLOPs.
-    """
+    Returns the parameters of the classifier and of its encoder, and the FLOPs of one
+    forward pass of one row. PyTorch counts these under eager attention: matrix products
+    and convolutions, where one multiply-accumulate is two FLOPs."""
     configuration = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
         model = cls.from_config(configuration, attn_implementation="eager").eval()
-        # The mask has all four axes: the framework would read a shorter one, and tensors of this
-        # device have no values.
+        # The mask has all four axes: the framework would read a shorter one, and
+        # tensors of this device have no values.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),
@@ -31,6 +31,6 @@ def count(run: Draft, config: Json, tokens: int, labels: int) -> dict[str, int]:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(**inputs)
     parts = {"parameters": model, "encoder_parameters": model.base_model}
-    return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()} | {
-        "flops": counter.get_total_flops()
-    }
+    return {
+        name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()
+    } | {"flops": counter.get_total_flops()}

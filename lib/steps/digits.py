@@ -1,8 +1,7 @@
 """This step is the report's check on handwritten digits (section 7.1).
 
-Does a search keep pixels, and does it drop inputs of noise? Letters: P pixels, P inputs of noise
-beside them, N = 2 P gates.
-"""
+Does a search keep pixels, and does it drop inputs of noise? Letters: P pixels, P inputs
+of noise beside them, N = 2 P gates."""
 
 from itertools import chain, pairwise
 
@@ -27,14 +26,14 @@ def digits(
 ) -> dict[str, float]:
     """Search which inputs of a perceptron to keep.
 
-    images: a descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
-    random weights; the cost is the number of inputs. There is no retraining. A killed run begins
-    anew, as it takes minutes.
+    images: a descriptor of lib.data.digits. Cross-entropy trains weights and gates
+    together from random weights; the cost is the number of inputs. There is no
+    retraining. A killed run begins anew, as it takes minutes.
 
-    Metrics are the `accuracy` on the test images with the kept inputs alone, the numbers of
-    `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as in `nas_search`. Arrays
-    "inputs" are `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
-    """
+    Metrics are the `accuracy` on the test images with the kept inputs alone, the
+    numbers of `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as
+    in `nas_search`. Arrays "inputs" are `kept` [2, height, width], pixels first,
+    `alphas` [N] and the curve [steps, 4]."""
     loop.options(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
     arrays = images_of.described(paths.data_root() / "mnist", images)
@@ -50,7 +49,10 @@ def digits(
     metrics, alphas, curve = search.land()
     selected = search.control.on(alphas)
     run.save_arrays(
-        "inputs", kept=selected.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve
+        "inputs",
+        kept=selected.reshape(2, *shape),
+        alphas=alphas.astype(np.float32),
+        curve=curve,
     )
     return metrics | {
         "accuracy": accuracy(network, splits["test"], selected, options, run.seed),
@@ -69,14 +71,19 @@ def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
 def inputs_of(
     pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
-    """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then noise."""
+    """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then
+    noise."""
     pixels = pixels.flatten(1).float() / 255
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)
 
 
 def train(
-    run: Draft, network: nn.Module, split: list[torch.Tensor], gates: Gates, options: Perceptron
+    run: Draft,
+    network: nn.Module,
+    split: list[torch.Tensor],
+    gates: Gates,
+    options: Perceptron,
 ) -> Gating:
     """Train weights and gates together. Returns the search."""
     pixels, labels = split
@@ -84,7 +91,9 @@ def train(
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
     per_epoch = -(-len(labels) // options.batch)
     steps = per_epoch * options.epochs
-    alphas = nn.Parameter(torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device))
+    alphas = nn.Parameter(
+        torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
+    )
     sizes = {"inputs": len(alphas)}
     search = Gating(run, network, [alphas], sizes, lambda sums: sums["inputs"], gates)
     batches: list[np.ndarray] = []
@@ -111,8 +120,11 @@ def accuracy(
     options: Perceptron,
     seed: int,
 ) -> float:
-    """Return the share of the images that are classified right by the kept inputs [N] alone."""
+    """Return the share of the images that are classified right by the kept inputs [N]
+    alone."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
-    batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(labels.device)
+    batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(
+        labels.device
+    )
     return (network(batch).argmax(1) == labels).double().mean().item()

@@ -22,29 +22,39 @@ from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
 from lib.train import loop
 from lib.train.learn import Lesson, learn
-from lib.train.matching import Match, imitating, layer_map, matching, states_on_disk, write_states
+from lib.train.matching import (
+    Match,
+    imitating,
+    layer_map,
+    matching,
+    states_on_disk,
+    write_states,
+)
 from lib.train.students import SURGERY
 
 
 def distil(lesson: Lesson, distil: Json, surgery: list[Json]) -> dict[str, float]:
     """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
-    Without surgery it is a control that the paper lacks: the distillation of an unpruned model
-    without ghosts.
+    Without surgery it is a control that the paper lacks: the distillation of an
+    unpruned model without ghosts.
 
-    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows
-    instead of the plain ones; `states` to read the teacher's hidden states from disk.
+    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for
+    its rows instead of the plain ones; `states` to read the teacher's hidden states
+    from disk.
 
-    It saves the loss and its parts over the steps as `curve`, and tells how far the student is off
-    (`Mended`). `start_score` and `teacher_score` are of the development rows, before any training.
-    """
+    It saves the loss and its parts over the steps as `curve`, and tells how far the
+    student is off (`Mended`). `start_score` and `teacher_score` are of the development
+    rows, before any training."""
     teacher, lesson.tokenizer = lesson.teacher
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
     perform(lesson.run, student, surgery)
     first = {
-        f"{name}_score": lesson.judges(model, ("dev",))["dev"]()[0][lesson.task.metrics[0]]
+        f"{name}_score": lesson.judges(model, ("dev",))["dev"]()[0][
+            lesson.task.metrics[0]
+        ]
         for name, model in (("start", student), ("teacher", teacher))
     }
     objective = objective_of(lesson, student, teacher, Distil(**distil))
@@ -55,33 +65,46 @@ def distil(lesson: Lesson, distil: Json, surgery: list[Json]) -> dict[str, float
 class Mended(loop.Method):
     """A Mended says what a distillation has mended.
 
-    `distance` is the loss to the teacher, as a mean over the last tenth of its logged steps. Of a
-    student with ghosts `taps_moved` is how far a tap has moved, as a mean over all taps (after the
-    softmax where they have one).
-    """
+    `distance` is the loss to the teacher, as a mean over the last tenth of its logged
+    steps. Of a student with ghosts `taps_moved` is how far a tap has moved, as a mean
+    over all taps (after the softmax where they have one)."""
 
     def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
         self.run = run
-        self.kernels = [part for part in student.modules() if isinstance(part, Convolution)]
+        self.kernels = [
+            part for part in student.modules() if isinstance(part, Convolution)
+        ]
         self.first = self.taps()
 
     def taps(self) -> np.ndarray:
         """Return the taps of all kernels as one array."""
-        taps = [kernel.taps().detach().cpu().numpy().ravel().copy() for kernel in self.kernels]
+        taps = [
+            kernel.taps().detach().cpu().numpy().ravel().copy()
+            for kernel in self.kernels
+        ]
         return np.concatenate(taps) if taps else np.zeros(0)
 
     def finish(self) -> dict[str, float]:
         curve = self.run.logged("curve")
         self.run.save_arrays("curve", **curve)
-        metrics = {"distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())}
-        moved = {"taps_moved": float(abs(self.taps() - self.first).mean())} if self.kernels else {}
+        metrics = {
+            "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
+        }
+        moved = (
+            {"taps_moved": float(abs(self.taps() - self.first).mean())}
+            if self.kernels
+            else {}
+        )
         return metrics | moved
 
 
 def matches(
-    student: transformers.PreTrainedModel, teacher: transformers.PreTrainedModel, options: Distil
+    student: transformers.PreTrainedModel,
+    teacher: transformers.PreTrainedModel,
+    options: Distil,
 ) -> list[Match]:
-    """List the matches of L_distill: embedding output, and outputs of both blocks of each layer."""
+    """List the matches of L_distill: embedding output, and outputs of both blocks of
+    each layer."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
@@ -100,9 +123,8 @@ def objective_of(
 ]:
     """Return the objective that learns by L_distill.
 
-    The teacher runs beside the student or, with the input `states`, its states come from disk.
-    States on disk are those of the plain rows, without padding.
-    """
+    The teacher runs beside the student or, with the input `states`, its states come
+    from disk. States on disk are those of the plain rows, without padding."""
     comparisons = matches(student, teacher, options)
     if "states" not in lesson.run.inputs:
         return imitating(student, teacher, comparisons, lesson.numerics)
@@ -111,11 +133,11 @@ def objective_of(
 
 
 def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) -> None:
-    """Do the operations in order, and write each of them with its report to the run's folder.
+    """Do the operations in order, and write each of them with its report to the run's
+    folder.
 
-    A cut goes by the input `importance`; without it the last parts go. A "keep" takes what the
-    input `search` found. Ghosts are drawn from the run's seed.
-    """
+    A cut goes by the input `importance`; without it the last parts go. A "keep" takes
+    what the input `search` found. Ghosts are drawn from the run's seed."""
     reports = []
     for op in ops:
         more = {}
@@ -133,8 +155,8 @@ def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) ->
 def operate(run: Draft, surgery: list[Json]) -> dict[str, int]:
     """Cut a teacher and add ghosts without any training.
 
-    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned; `importance`
-    where the surgery cuts by it; `search` where it keeps what was found.
+    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned;
+    `importance` where the surgery cuts by it; `search` where it keeps what was found.
     """
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     perform(run, model, surgery)
@@ -145,10 +167,13 @@ def operate(run: Draft, surgery: list[Json]) -> dict[str, int]:
 def states(lesson: Lesson, distil: Json) -> dict[str, int]:
     """Write the hidden states of the input `teacher` for all training rows.
 
-    So its students need not run it again. `train` gives the length at which rows are cut; distil:
-    the options of the students, which change nothing here.
-    """
+    So its students need not run it again. `train` gives the length at which rows are
+    cut; distil: the options of the students, which change nothing here."""
     model, lesson.tokenizer = lesson.teacher
-    path = lesson.run.folder / "model" / "states.safetensors"  # It stays while a Spec needs it.
+    path = (
+        lesson.run.folder / "model" / "states.safetensors"
+    )  # It stays while a Spec needs it.
     path.parent.mkdir(exist_ok=True)
-    return write_states(model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress)
+    return write_states(
+        model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress
+    )

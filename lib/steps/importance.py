@@ -5,8 +5,8 @@ It follows Hou et al. 2020 and Michel et al. 2019. The score of a head is the su
 over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column
 of W2.
 
-A module of lib.methods that has a function `scores` ranks in another way (`Importance.by`).
-"""
+A module of lib.methods that has a function `scores` ranks in another way
+(`Importance.by`)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -70,17 +70,26 @@ def scores(
             held.enter_context(attention.output.dense.register_forward_pre_hook(scale))
             watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
         head_total = torch.zeros(len(layers), len(watched[0]))
-        neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
+        neuron_total = torch.zeros(
+            len(layers), layers[0].intermediate.dense.out_features
+        )
         for loss in batch_losses(model, rows, options, numerics, progress):
             gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
-                gradients = running = [a + b for a, b in zip(gradients, before, strict=True)]
+                gradients = running = [
+                    a + b for a, b in zip(gradients, before, strict=True)
+                ]
             for l in range(len(layers)):
                 indices = slice(4 * l, 4 * l + 4)
-                (_, w1, b1, w2), (factor, g1, gb, g2) = watched[indices], gradients[indices]
+                (_, w1, b1, w2), (factor, g1, gb, g2) = (
+                    watched[indices],
+                    gradients[indices],
+                )
                 head_total[l] += factor.abs().float().cpu()
-                neuron_total[l] += ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
+                neuron_total[l] += (
+                    ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
+                )
                 neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
     return head_total, neuron_total
 
@@ -94,8 +103,8 @@ def by_method(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the scores by the module `options.by` of lib.methods.
 
-    Its function gets the model in eval mode, with gradients summed over all batches of `rows`.
-    """
+    Its function gets the model in eval mode, with gradients summed over all batches of
+    `rows`."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     for loss in batch_losses(model, rows, options, numerics, progress):

@@ -1,9 +1,9 @@
-"""This step times forward passes, side by side, of models at true size or of other runs.
+"""This step times forward passes, side by side, of models at true size or of other
+runs.
 
-The models take turns in one process, so that whatever slows the machine slows all of them.
-Comparable are the ratios of each time to that of the reference in the same turn. Other processes
-disturb wall time more than CPU time.
-"""
+The models take turns in one process, so that whatever slows the machine slows all of
+them. Comparable are the ratios of each time to that of the reference in the same turn.
+Other processes disturb wall time more than CPU time."""
 
 import time
 
@@ -33,15 +33,16 @@ def latency(
 ) -> dict[str, float]:
     """Time the forward passes of some models in turns.
 
-    models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}.
-    They are encoders with random weights and without a head; "surgery" may list operations. Inputs:
-    any number of `model:<name>`, whose encoders come after those. reference: one of all names. A
-    batch has `batch` sequences of `length` real tokens.
+    models: {name: {"net": JSON of lib.search.net} or {"shape": one of
+    lib.measure.cost.SHAPES}}. They are encoders with random weights and without a head;
+    "surgery" may list operations. Inputs: any number of `model:<name>`, whose encoders
+    come after those. reference: one of all names. A batch has `batch` sequences of
+    `length` real tokens.
 
-    Metrics of each name are milliseconds of a pass, wall and CPU (median, 5th and 95th percentile
-    of `runs` turns), the speedup (the median over turns of the reference's time over the model's),
-    and parameters. It saves all `times` [models, runs] in seconds.
-    """
+    Metrics of each name are milliseconds of a pass, wall and CPU (median, 5th and 95th
+    percentile of `runs` turns), the speedup (the median over turns of the reference's
+    time over the model's), and parameters. It saves all `times` [models, runs] in
+    seconds."""
     arithmetic = loop.options(numerics)
     torch.manual_seed(run.seed)
     made = {name: encoder(description) for name, description in (models or {}).items()}
@@ -53,7 +54,9 @@ def latency(
         # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
         model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
-    ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
+    ids = torch.randint(
+        min(10, words - 1), words, (batch, length), device=loop.device()
+    )
     times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
     with torch.inference_mode(), loop.autocast(arithmetic):
         for turn in range(-WARM, runs):
@@ -61,14 +64,18 @@ def latency(
                 began = clocks()
                 model(input_ids=ids)
                 if turn >= 0:
-                    times["wall"][line, turn], times["cpu"][line, turn] = clocks() - began
+                    times["wall"][line, turn], times["cpu"][line, turn] = (
+                        clocks() - began
+                    )
             run.progress((turn + WARM) / (runs + WARM))
     run.save_arrays("times", **times)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
         for kind, seconds in times.items():
             for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
-                result[f"{name}.{kind}_ms{end}"] = np.percentile(1e3 * seconds[line], share)
+                result[f"{name}.{kind}_ms{end}"] = np.percentile(
+                    1e3 * seconds[line], share
+                )
             result[f"{name}.{kind}_speedup"] = np.median(seconds[base] / seconds[line])
         result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
@@ -86,7 +93,9 @@ def encoder(description: Json) -> transformers.PreTrainedModel:
     if "net" in description:
         model = supernet.build(description["net"])
     else:
-        model = transformers.AutoModel.from_config(configuration(SHAPES[description["shape"]]))
+        model = transformers.AutoModel.from_config(
+            configuration(SHAPES[description["shape"]])
+        )
     for op in description.get("surgery", ()):
         operate(model, op)
     return model

@@ -1,4 +1,5 @@
-"""This step draws a random architecture, the baseline of a search (NAS report, Table 5)."""
+"""This step draws a random architecture, the baseline of a search (NAS report, Table
+5)."""
 
 from lib.core.options import Gates
 from lib.core.store import Draft
@@ -11,11 +12,11 @@ from lib.train.gating import architecture, costs, numbers
 def random_architecture(run: Draft, gates: Json) -> Json:
     """Draw an architecture of a given cost.
 
-    Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and neurons in
-    each layer are kept where it is there, so that only the choice within a layer is random. gates:
-    the fields of a lib.core.options.Gates, of which regions, ratio and tolerance matter, and with
-    `search` the regions alone. Metrics have the names of those of `nas_search`.
-    """
+    Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and
+    neurons in each layer are kept where it is there, so that only the choice within a
+    layer is random. gates: the fields of a lib.core.options.Gates, of which regions,
+    ratio and tolerance matter, and with `search` the regions alone. Metrics have the
+    names of those of `nas_search`."""
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
     if search := run.inputs.get("search"):
@@ -24,7 +25,10 @@ def random_architecture(run: Draft, gates: Json) -> Json:
         )
     else:
         on = control.random_architecture(options, sizes, cost, run.seed)
-    flops, full_flops = cost(control.Control(options, sizes, cost).sums(on)), cost(sizes)
+    flops, full_flops = (
+        cost(control.Control(options, sizes, cost).sums(on)),
+        cost(sizes),
+    )
     return {
         "architecture": architecture(sizes, on),
         "target": options.ratio,

@@ -33,24 +33,26 @@ def search(
     pretrain: Json | None = None,
     classifier: str | None = None,
 ) -> Json:
-    """Search for a network in a space, as parts of a supernet or by training each candidate.
+    """Search for a network in a space, as parts of a supernet or by training each
+    candidate.
 
-    Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and with
-    a corpus `general`, any BERT. `before` is a search whose winner this one starts from; net is
-    then Output("before", "net").
+    Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the
+    task, and with a corpus `general`, any BERT. `before` is a search whose winner this
+    one starts from; net is then Output("before", "net").
 
-    space: JSON of a lib.search.space.Space without its first network. net: that first network.
-    warmup: the options by which candidates are trained by `train`, after `pretrain` on `corpus` (as
-    of step predistil) where that is given. Without warmup they are parts of the supernet, with its
-    head of the task `classifier`. The score is the task's first metric on the held-out rows: after
-    the training, or with select "best" its highest. With `score` "loss" it is that of
-    `lib.train.students.likeness`, and parts of a supernet have the input `teacher` too.
+    space: JSON of a lib.search.space.Space without its first network. net: that first
+    network. warmup: the options by which candidates are trained by `train`, after
+    `pretrain` on `corpus` (as of step predistil) where that is given. Without warmup
+    they are parts of the supernet, with its head of the task `classifier`. The score is
+    the task's first metric on the held-out rows: after the training, or with select
+    "best" its highest. With `score` "loss" it is that of `lib.train.students.likeness`,
+    and parts of a supernet have the input `teacher` too.
 
-    Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
-    winner, and what later steps take from it (`handed`). `is_start` tells a search that found
-    nothing better than the network that it began with. Every candidate gets the same fresh head; in
-    the code one head goes on from candidate to candidate.
-    """
+    Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those
+    of the winner, and what later steps take from it (`handed`). `is_start` tells a
+    search that found nothing better than the network that it began with. Every
+    candidate gets the same fresh head; in the code one head goes on from candidate to
+    candidate."""
     run, options = lesson.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
@@ -77,12 +79,14 @@ def search(
 def handed(where: Space, net: Net) -> Json:
     """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
-    "net" is the network that the search found. "supernet" has its formulas with the deepest stacks
-    and the widest networks. "shared" are the fields of a lib.core.options.Shared that trains it in
-    parts: each layer chooses among all ids that fit its formula, and the id in `net` once more.
-    """
+    "net" is the network that the search found. "supernet" has its formulas with the
+    deepest stacks and the widest networks. "shared" are the fields of a
+    lib.core.options.Shared that trains it in parts: each layer chooses among all ids
+    that fit its formula, and the id in `net` once more."""
     largest = {"stack": max(STACKS), "q": min(QS)}
-    full_net = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
+    full_net = replace(
+        net, layers=tuple(replace(layer, **largest) for layer in net.layers)
+    )
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
@@ -95,7 +99,9 @@ def handed(where: Space, net: Net) -> Json:
     }
 
 
-def judged(lesson: Lesson, model: transformers.PreTrainedModel, score: str) -> Callable[[], float]:
+def judged(
+    lesson: Lesson, model: transformers.PreTrainedModel, score: str
+) -> Callable[[], float]:
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
 
     score: as in lib.core.options.Search.
@@ -119,9 +125,14 @@ def shared(lesson: Lesson, score: str, classifier: str) -> Callable[[Net], float
 
 
 def trained(
-    lesson: Lesson, score: str, options: Warmup, corpus: Json | None, pretrain: Train | None
+    lesson: Lesson,
+    score: str,
+    options: Warmup,
+    corpus: Json | None,
+    pretrain: Train | None,
 ) -> Callable[[Net], float]:
-    """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
+    """Return f(net) -> score of a network that inherits from the supernet and is then
+    trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
     teacher, lesson.tokenizer = lesson.teacher
     rows = lesson.rows
@@ -138,7 +149,9 @@ def trained(
             assert pretrain is not None
             with students.distilling(student, general, options, numerics) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
-        with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
+        with students.distilling(
+            student, teacher, options, numerics, rows.labels
+        ) as loss:
             loop.fit(part, student, rows, loss, train, numerics, judge)
         return judge()
 

@@ -19,15 +19,17 @@ from lib.train.objectives import objective_of, predicting
 
 
 def finetune(lesson: Lesson, targets: Json) -> dict[str, float]:
-    """Fine-tune a model on a task: the last stage of every method, and the teacher of most.
+    """Fine-tune a model on a task: the last stage of every method, and the teacher of
+    most.
 
     Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
-    It saves predictions, labels and row numbers of every labelled evaluation split. Metrics are in
-    float64; those of the first development set have no prefix.
-    """
+    It saves predictions, labels and row numbers of every labelled evaluation split.
+    Metrics are in float64; those of the first development set have no prefix."""
     model = lesson.start()
-    return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(model)
+    return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(
+        model
+    )
 
 
 def fineprune(
@@ -40,36 +42,42 @@ def fineprune(
     margin: float | None = None,
     lower_case: bool | None = None,
 ) -> dict[str, float]:
-    """Fine-tune under masks that a schedule closes, with or without a mix of the layers.
+    """Fine-tune under masks that a schedule closes, with or without a mix of the
+    layers.
 
-    So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs: `start` (any
-    model), and `teacher` where the targets need its logits.
+    So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs:
+    `start` (any model), and `teacher` where the targets need its logits.
 
-    prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is dense
-    fine-tuning with the same measurements.
-    alpha: the weight of the teacher's part with targets "both", while that of the labels is
-    1 - alpha; the paper has 0.9.
-    frozen: the part that does not learn (lib.train.pruning.freeze); with "encoder" the run is a
-    probe.
-    margin: a run has diverged if its first metric is at most this much above that of the majority
-    class. Without a margin no run has, and a loss that is not finite is an error.
-    lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
-    uncased vocabulary every capitalised word is then unknown, and `unknown_share` is the share of
-    such tokens in the training rows. None leaves it to `start`.
+    prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is
+    dense fine-tuning with the same measurements. alpha: the weight of the teacher's
+    part with targets "both", while that of the labels is 1 - alpha; the paper has 0.9.
+    frozen: the part that does not learn (lib.train.pruning.freeze); with "encoder" the
+    run is a probe. margin: a run has diverged if its first metric is at most this much
+    above that of the majority class. Without a margin no run has, and a loss that is
+    not finite is an error. lower_case: False keeps the case of the text, as a script
+    without --do_lower_case does. To an uncased vocabulary every capitalised word is
+    then unknown, and `unknown_share` is the share of such tokens in the training rows.
+    None leaves it to `start`.
 
-    It saves predictions of every labelled split but the training rows, and the `course`, `shares`
-    and `mix` of lib.train.pruning. Metrics of test rows are "test.<metric>"; others are the counts
-    of the masks and the bytes of the model, dense and sparse. Where the loss was not finite there
-    are no predictions, and `diverged` is true.
-    """
+    It saves predictions of every labelled split but the training rows, and the
+    `course`, `shares` and `mix` of lib.train.pruning. Metrics of test rows are
+    "test.<metric>"; others are the counts of the masks and the bytes of the model,
+    dense and sparse. Where the loss was not finite there are no predictions, and
+    `diverged` is true."""
     run, model = lesson.run, lesson.start()
     if lower_case is False:
         cls, folder = type(lesson.tokenizer), run.inputs["start"].model
-        lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
+        lesson.tokenizer = cls.from_pretrained(
+            folder, do_lower_case=False, local_files_only=True
+        )
     objective = predicting(lesson, model, Targets(**targets), alpha)
-    methods: list[loop.Method] = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    methods: list[loop.Method] = (
+        [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    )
     masks = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += ([masks] if masks else []) + [pruning.Course(run, model, lesson.steps, masks)]
+    methods += ([masks] if masks else []) + [
+        pruning.Course(run, model, lesson.steps, masks)
+    ]
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
@@ -87,30 +95,35 @@ def fineprune(
 def nas_search(lesson: Lesson, gates: Json, objective: Json) -> Json:
     """Search which heads and neurons of a model to keep at a given cost.
 
-    Gates train beside the weights, on the same batches (report on NAS pruning, sections 5 and 7).
-    Inputs: `start`, the model to search in, fine-tuned or general; `teacher` where the objective
-    needs one, which may be the same model; `augmented` for its rows instead of the plain ones.
+    Gates train beside the weights, on the same batches (report on NAS pruning, sections
+    5 and 7). Inputs: `start`, the model to search in, fine-tuned or general; `teacher`
+    where the objective needs one, which may be the same model; `augmented` for its rows
+    instead of the plain ones.
 
-    The last model is saved with its gates, and `train.select` is "last". Predictions and scores are
-    those of its soft masks. lib.train.gating.GateSearch says what else is saved.
-    """
+    The last model is saved with its gates, and `train.select` is "last". Predictions
+    and scores are those of its soft masks. lib.train.gating.GateSearch says what else
+    is saved."""
     model = lesson.start()
     search = GateSearch(lesson.run, model, Gates(**gates))
-    return learn(lesson, model, objective_of(lesson, model, Objective(**objective)), [search])
+    return learn(
+        lesson, model, objective_of(lesson, model, Objective(**objective)), [search]
+    )
 
 
-def retrain(lesson: Lesson, objective: Json, architecture: Json | None = None) -> dict[str, float]:
+def retrain(
+    lesson: Lesson, objective: Json, architecture: Json | None = None
+) -> dict[str, float]:
     """Cut an architecture out of a model, and train it on a teacher or on labels.
 
-    The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one run. Inputs:
-    `start`, whose weights are taken: the model that was searched in, or the search itself, whose
-    gates are then left out (section 7.8); `teacher` where the objective needs one; `search`, where
-    `architecture` is its Output; `augmented` for its rows instead of the plain ones.
+    The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one
+    run. Inputs: `start`, whose weights are taken: the model that was searched in, or
+    the search itself, whose gates are then left out (section 7.8); `teacher` where the
+    objective needs one; `search`, where `architecture` is its Output; `augmented` for
+    its rows instead of the plain ones.
 
-    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`; None keeps the
-    model as it is. Predictions and metrics are those of `finetune`; `flops` is in the report's
-    convention.
-    """
+    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
+    None keeps the model as it is. Predictions and metrics are those of `finetune`;
+    `flops` is in the report's convention."""
     model = lesson.start()
     if gates.present(model):
         gates.detach(model)
@@ -121,12 +134,13 @@ def retrain(lesson: Lesson, objective: Json, architecture: Json | None = None) -
 
 
 def imp(lesson: Lesson, kept: float, objective: Json | None = None) -> dict[str, float]:
-    """Do one round of iterative magnitude pruning with rewinding (NAS report, Table 10).
+    """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
+    10).
 
-    The procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT
-    Networks" (Chen et al. 2020). Inputs: `start`, the round before, or for the first round the
-    dense fine-tuned model; `origin`, the pre-trained model; `teacher` where the objective needs
-    one.
+    The procedure is that of the public code of "The Lottery Ticket Hypothesis for
+    Pre-trained BERT Networks" (Chen et al. 2020). Inputs: `start`, the round before, or
+    for the first round the dense fine-tuned model; `origin`, the pre-trained model;
+    `teacher` where the objective needs one.
 
     kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
     linear layers of encoder and pooler together. objective: the fields of a
@@ -161,21 +175,25 @@ class Ticket(loop.Method):
         count = round(share * sum(size.numel() for size in sizes))
         self.masks = masks.top_of_all(sizes, count)  # Of equal ones the first stay.
         theirs = base(origin).state_dict()  # It may have more tensors.
-        base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
+        base(model).load_state_dict(
+            {name: theirs[name] for name in base(model).state_dict()}
+        )
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
                 weight *= mask
         self.masks = [mask.to(loop.device()) for mask in self.masks]
 
     def gradients(self, step: int, steps: int) -> None:
-        """Set the gradients of pruned weights to zero, so that Adam leaves them at zero."""
+        """Set the gradients of pruned weights to zero, so that Adam leaves them at
+        zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             assert weight.grad is not None
             weight.grad *= mask
 
 
 def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
-    """List the weights of the encoder's linear layers, and of the pooler where there is one."""
+    """List the weights of the encoder's linear layers, and of the pooler where there is
+    one."""
     weights = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
     return weights + ([pooler.dense.weight] if pooler is not None else [])
@@ -184,9 +202,9 @@ def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
 def quantise(lesson: Lesson) -> dict[str, float]:
     """Turn a finished model into int8, and judge it again without any training.
 
-    Input: `start`. `train`, the settings of that model, says how rows are cut and padded. Metrics
-    and predictions are those of `finetune`, with the bytes of all tensors.
-    """
+    Input: `start`. `train`, the settings of that model, says how rows are cut and
+    padded. Metrics and predictions are those of `finetune`, with the bytes of all
+    tensors."""
     model = lesson.start()
     operate(model, {"op": "int8"})
     result = predictions(lesson.run, lesson.judges(model))

@@ -1,7 +1,7 @@
 """These are the steps of EfficientBERT's warm-up distillation (section 3.2).
 
-One loss has attention, states and predictions of a teacher, on text or on one or more tasks.
-"""
+One loss has attention, states and predictions of a teacher, on text or on one or more
+tasks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -39,17 +39,17 @@ def warmup(
 ) -> dict[str, float]:
     """Fine-tune by warm-up distillation.
 
-    Labels are not used, but for a regression where the options ask for them. Inputs: `teacher`,
-    fine-tuned on the task; `start`, a student or supernet to inherit from, or a model that
-    `operate` cut, which is then the student; `search`, whose Output the net may be. net: the
-    network to train, or to cut out of `start` (JSON of lib.search.net), by default that of `start`.
-    classifier: the task whose head a `start` of step multitask hands down as well. score: with
-    "loss" the metric "held_out.score" is what a search with this option scores a candidate by.
+    Labels are not used, but for a regression where the options ask for them. Inputs:
+    `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from,
+    or a model that `operate` cut, which is then the student; `search`, whose Output the
+    net may be. net: the network to train, or to cut out of `start` (JSON of
+    lib.search.net), by default that of `start`. classifier: the task whose head a
+    `start` of step multitask hands down as well. score: with "loss" the metric
+    "held_out.score" is what a search with this option scores a candidate by.
 
-    It saves metrics and predictions as step finetune does, also of the held-out rows where the data
-    have some. These select, where the training asks for the best. The loss over the steps is saved
-    as `curve`.
-    """
+    It saves metrics and predictions as step finetune does, also of the held-out rows
+    where the data have some. These select, where the training asks for the best. The
+    loss over the steps is saved as `curve`."""
     run, options = lesson.run, Warmup(**warmup)
     teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
@@ -59,9 +59,13 @@ def warmup(
         students.put(linear, *students.head(run.inputs["start"].model, classifier))
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), lesson.rows.labels
-    objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
+    objective = students.distilling(
+        student, teacher, options, lesson.numerics, labels, heads
+    )
     result = learn(lesson, student, objective, methods, judged) | size(student)
-    return result | ({"held_out.score": students.likeness(lesson, student)()} if score else {})
+    return result | (
+        {"held_out.score": students.likeness(lesson, student)()} if score else {}
+    )
 
 
 def predistil(
@@ -75,8 +79,8 @@ def predistil(
 ) -> dict[str, float]:
     """Distil a network or a supernet on plain text, from a teacher's states alone.
 
-    Nothing is masked, and no word is predicted. With `shared`, each step trains one part of a
-    supernet (stage 3 of its search).
+    Nothing is masked, and no word is predicted. With `shared`, each step trains one
+    part of a supernet (stage 3 of its search).
 
     Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose
     Outputs net and shared may be. corpus: see `rows`. net: the network to train (JSON of
@@ -85,10 +89,14 @@ def predistil(
     arithmetic, training = loop.options(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, training, run.seed)
-    student = students.student(run, net, transformers.BertModel, teacher, training.dropout)
+    student = students.student(
+        run, net, transformers.BertModel, teacher, training.dropout
+    )
     methods = students.methods(run, student, shared)
     with students.distilling(student, teacher, Warmup(**warmup), arithmetic) as loss:
-        result = loop.fit(run, student, encoded, loss, training, arithmetic, None, methods, batches)
+        result = loop.fit(
+            run, student, encoded, loss, training, arithmetic, None, methods, batches
+        )
     backbone.save(student, tokenizer, run.model)
     return result | size(student) | {"rows": len(encoded)}
 
@@ -109,19 +117,25 @@ def multitask(
     from; `search`, whose Outputs net and shared may be. net: the network to train (JSON of
     lib.search.net), by default that of `start`.
 
-    A batch has rows of one task; batches of all tasks come mixed, in proportion to their rows. The
-    run keeps the encoder with its pooler, and one head for each task, which
-    `lib.train.students.classifier` puts together. It judges each task with the whole net active:
-    metrics are <name>.<metric>, and arrays `predictions_<name>`.
-    """
+    A batch has rows of one task; batches of all tasks come mixed, in proportion to
+    their rows. The run keeps the encoder with its pooler, and one head for each task,
+    which `lib.train.students.classifier` puts together. It judges each task with the
+    whole net active: metrics are <name>.<metric>, and arrays `predictions_<name>`."""
     options = Warmup(**warmup)
-    lessons = {name: Lesson(run, descriptor, train, numerics) for name, descriptor in data.items()}
+    lessons = {
+        name: Lesson(run, descriptor, train, numerics)
+        for name, descriptor in data.items()
+    }
     arithmetic, training = loop.options(numerics), Train(**train)
-    teachers = {name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons}
+    teachers = {
+        name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons
+    }
     teacher, tokenizer = next(iter(teachers.values()))
     for lesson in lessons.values():
         lesson.tokenizer = tokenizer
-    encoder = students.student(run, net, transformers.BertModel, teacher, training.dropout)
+    encoder = students.student(
+        run, net, transformers.BertModel, teacher, training.dropout
+    )
     width = encoder.config.hidden_size
     encoder.classifiers = classifiers = nn.ModuleDict()
     for name, lesson in lessons.items():
@@ -134,7 +148,9 @@ def multitask(
     prediction = students.predicted(encoded.labels, options)
 
     def logits(
-        model: transformers.PreTrainedModel, batch: dict[str, torch.Tensor], rows: np.ndarray
+        model: transformers.PreTrainedModel,
+        batch: dict[str, torch.Tensor],
+        rows: np.ndarray,
     ) -> torch.Tensor:
         pooled = dropout(model(**batch).pooler_output)
         return classifiers[names[rows[0]]](pooled)
@@ -166,24 +182,32 @@ def multitask(
 def joined(
     lessons: dict[str, Lesson], train: Train, seed: int
 ) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
-    """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) -> batches).
+    """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) ->
+    batches).
 
-    Labels are float32: classes learn from the teachers' logits, so that no loss reads codes.
-    """
+    Labels are float32: classes learn from the teachers' logits, so that no loss reads
+    codes."""
     parts = [lesson.rows for lesson in lessons.values()]
     columns = {
-        name: [row for part in parts for row in part.columns[name]] for name in parts[0].columns
+        name: [row for part in parts for row in part.columns[name]]
+        for name in parts[0].columns
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
     encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
-    names = [name for name, part in zip(lessons, parts, strict=True) for _ in range(len(part))]
+    names = [
+        name
+        for name, part in zip(lessons, parts, strict=True)
+        for _ in range(len(part))
+    ]
     starts = np.cumsum([0, *map(len, parts)])
 
     def batches(epoch: int) -> list[np.ndarray]:
         every = [
             start + rows
             for start, part in zip(starts, parts, strict=False)
-            for rows in order(part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to)
+            for rows in order(
+                part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to
+            )
         ]
         dice = np.random.default_rng(stream(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
@@ -192,29 +216,47 @@ def joined(
 
 
 def rows(
-    corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast, train: Train, seed: int
+    corpus: Json,
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    train: Train,
+    seed: int,
 ) -> tuple[Encoded, Callable[[int], list[np.ndarray]] | None]:
-    """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
+    """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual
+    order).
 
-    corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training, or a
-    descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows are made, at most,
-    and used in turn, as in the code.
-    """
+    corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training,
+    or a descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows
+    are made, at most, and used in turn, as in the code."""
     if "text" not in corpus:
-        first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
-        split = Split(first, second, np.zeros(len(first), np.int64), np.arange(len(first)))
+        first, second, _ = passages(
+            toy.corpus(corpus["sentences"], corpus["seed"]), seed
+        )
+        split = Split(
+            first, second, np.zeros(len(first), np.int64), np.arange(len(first))
+        )
         return encode(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.key_of("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenised, corpus, tokenizer)
-    documents = tokens.cached(key, read, ("ids",))["ids"]  # All runs, epochs and seeds share them.
+    documents = tokens.cached(key, read, ("ids",))[
+        "ids"
+    ]  # All runs, epochs and seeds share them.
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
     key = disk.key_of(key, train.max_length, seed, len(epochs))
-    cached_columns = tokens.cached(key, lambda: chain.from_iterable(map(made, epochs)), names)
-    columns = {name: cached_columns[name] for name in names if name in tokenizer.model_input_names}
-    encoded, rows_per_epoch = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
+    cached_columns = tokens.cached(
+        key, lambda: chain.from_iterable(map(made, epochs)), names
+    )
+    columns = {
+        name: cached_columns[name]
+        for name in names
+        if name in tokenizer.model_input_names
+    }
+    encoded, rows_per_epoch = (
+        Encoded(columns, None, tokenizer.pad_token_id),
+        len(documents),
+    )
     lengths = encoded.lengths()
 
     def batches(epoch: int) -> list[np.ndarray]:
@@ -231,5 +273,7 @@ def tokenised(
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} of each document of a text that is not empty."""
     for part in tokens.chunks(map(" ".join, texts.load(corpus))):
-        token_ids = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+        token_ids = tokenizer(part, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
         yield from ({"ids": ids} for ids in token_ids if ids)

@@ -1,15 +1,16 @@
-"""This module augments data as TinyBERT does (Jiao et al. 2020): it replaces words by others.
+"""This module augments data as TinyBERT does (Jiao et al. 2020): it replaces words by
+others.
 
-A word may be replaced if it has only the letters a to z and is no stop word. If it is one piece of
-the vocabulary, a masked language model reads "masked sentence [SEP] original sentence", and the K
-likeliest pieces are the candidates. A word of several pieces gets its K nearest words by input
-embeddings, and so does every word where the model has no masked-LM head. Each sentence then has N
-tries. In each try, every such word is replaced with probability p by one of its candidates, all of
-them equally likely. Each new sentence is kept.
+A word may be replaced if it has only the letters a to z and is no stop word. If it is
+one piece of the vocabulary, a masked language model reads "masked sentence [SEP]
+original sentence", and the K likeliest pieces are the candidates. A word of several
+pieces gets its K nearest words by input embeddings, and so does every word where the
+model has no masked-LM head. Each sentence then has N tries. In each try, every such
+word is replaced with probability p by one of its candidates, all of them equally
+likely. Each new sentence is kept.
 
-The candidates depend on the sentence alone, and the draws on seed and row number alone. So neither
-the order nor the batching of rows changes a result.
-"""
+The candidates depend on the sentence alone, and the draws on seed and row number alone.
+So neither the order nor the batching of rows changes a result."""
 
 import json
 import re
@@ -39,7 +40,8 @@ STOP = frozenset(disk.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
-    """A Source proposes candidates by a language model of V pieces, N of which are words.
+    """A Source proposes candidates by a language model of V pieces, N of which are
+    words.
 
     Raises Refused for a model without a WordPiece vocabulary.
     """
@@ -48,7 +50,9 @@ class Source:
         self.model, self.tokenizer = backbone.load(folder)
         self.rules = self.tokenizer.backend_tokenizer
         if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
-            raise Refused(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
+            raise Refused(
+                f"the model in {folder} has no WordPiece vocabulary: take a BERT's"
+            )
         # The head turns hidden states [B, H] into scores [B, V]; some models have none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
@@ -57,13 +61,19 @@ class Source:
         self.embeddings = table.detach()
         special = self.tokenizer.all_special_tokens
         self.names = self.tokenizer.convert_ids_to_tokens([*range(len(self.tokenizer))])
-        self.usable = [not name.startswith("##") and name not in special for name in self.names]
-        # These are the ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
-        self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
+        self.usable = [
+            not name.startswith("##") and name not in special for name in self.names
+        ]
+        # These are the ids [N] of the pieces that are words, and their embeddings [N,
+        # H] of norm 1.
+        self.places = np.array(
+            [i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)]
+        )
         self.vectors = functional.normalize(self.embeddings[self.places])
 
     def pieces(self, word: str) -> list[int]:
-        """Return the piece ids of a word: an empty list where the vocabulary cannot spell it."""
+        """Return the piece ids of a word: an empty list where the vocabulary cannot
+        spell it."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
@@ -73,7 +83,9 @@ def words_and_places(source: Source, text: str) -> tuple[list[str], list[int]]:
     text = source.rules.normalizer.normalize_str(text)
     words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
     return words, [
-        i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP
+        i
+        for i, word in enumerate(words)
+        if LETTERS.fullmatch(word) and word not in STOP
     ]
 
 
@@ -87,17 +99,19 @@ def candidates(
 ) -> Arrays:
     """Find the candidates of every word that may be replaced, in different texts.
 
-    near: {word: neighbours} of earlier calls; new words are added to it. tokens: the most tokens of
-    a batch, padding included. Returns {"ids": int32 [words, count], the candidates of each such
-    word as indices into `source.names`, filled up with -1; "sizes": the number of such words in
-    each text; "one_piece": how many of the words are one piece}.
-    """
+    near: {word: neighbours} of earlier calls; new words are added to it. tokens: the
+    most tokens of a batch, padding included. Returns {"ids": int32 [words, count], the
+    candidates of each such word as indices into `source.names`, filled up with -1;
+    "sizes": the number of such words in each text; "one_piece": how many of the words
+    are one piece}."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     tokens = tokens or TOKENS[loop.device().type]
     limit = source.model.config.max_position_embeddings
     for text in texts:
         words, eligible = words_and_places(source, text)
-        pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
+        pieces = [
+            source.pieces(word) or [source.tokenizer.unk_token_id] for word in words
+        ]
         row = [i for ids in pieces for i in ids]
         starts = np.cumsum([1, *map(len, pieces)])
         sizes.append(len(eligible))
@@ -106,7 +120,9 @@ def candidates(
             one_piece += single
             if not single or source.head is None:
                 others[slot] = words[i]
-            elif starts[i] < limit:  # The model does not read the words behind its limit.
+            elif (
+                starts[i] < limit
+            ):  # The model does not read the words behind its limit.
                 masked.append((slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -135,9 +151,9 @@ def likeliest(
 ) -> list[list[int]]:
     """Return the ids of up to `count` likeliest pieces for each masked place.
 
-    masked: one (slot, ids of a sentence, place to mask) for each row. The model reads the sentence
-    twice, the first time with the mask; both together are cut to `length` tokens.
-    """
+    masked: one (slot, ids of a sentence, place to mask) for each row. The model reads
+    the sentence twice, the first time with the mask; both together are cut to `length`
+    tokens."""
     tokenizer, where = source.tokenizer, loop.device()
     columns = {"input_ids": [], "token_type_ids": []}
     for _, row, place in masked:
@@ -146,10 +162,13 @@ def likeliest(
         both[place] = tokenizer.mask_token_id
         columns["input_ids"].append(both)
         columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
-    batch = collate(Encoded(columns, None, tokenizer.pad_token_id), range(len(masked)), 0, where)
+    batch = collate(
+        Encoded(columns, None, tokenizer.pad_token_id), range(len(masked)), 0, where
+    )
     with loop.autocast(numerics):
         hidden = base(source.model)(**batch)[0]
-    # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
+    # Scores at the masked place alone; in float32, because bfloat16 would tie the last
+    # candidates.
     hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
     assert source.head is not None
     scores = source.head(hidden)[:, : len(source.usable)]
@@ -162,10 +181,13 @@ def likeliest(
 def nearest(
     source: Source, words: Iterable[str], count: int, block: int = 512
 ) -> dict[str, list[int]]:
-    """Return {word: its up to `count` nearest other words by cosine}; unknown words have none."""
+    """Return {word: its up to `count` nearest other words by cosine}; unknown words
+    have none."""
     neighbours = {word: [] for word in words}
     queries = {
-        word: source.embeddings[ids].mean(0) for word in words if (ids := source.pieces(word))
+        word: source.embeddings[ids].mean(0)
+        for word in words
+        if (ids := source.pieces(word))
     }
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
     for start in range(0, len(queries), block):
@@ -177,17 +199,24 @@ def nearest(
                 cosines[line, rows[word]] = -torch.inf
         best = cosines.topk(min(count, cosines.shape[1])).indices.tolist()
         for word, row in zip(part, best, strict=True):
-            neighbours[word] = sorted(source.places[i] for i in row if i != rows.get(word))
+            neighbours[word] = sorted(
+                source.places[i] for i in row if i != rows.get(word)
+            )
     return neighbours
 
 
 def variants(
-    text: str, source: Source, ids: np.ndarray, options: Augment, generator: np.random.Generator
+    text: str,
+    source: Source,
+    ids: np.ndarray,
+    options: Augment,
+    generator: np.random.Generator,
 ) -> list[str]:
-    """Return the text, then the different sentences of its tries, words joined by spaces.
+    """Return the text, then the different sentences of its tries, words joined by
+    spaces.
 
-    ids: int32 [words that may be replaced, count], the candidates of each word of the text.
-    """
+    ids: int32 [words that may be replaced, count], the candidates of each word of the
+    text."""
     words, places = words_and_places(source, text)
     sizes = (ids >= 0).sum(1)
     chance = generator.random((2, options.tries, len(places)))
@@ -204,9 +233,8 @@ def variants(
 def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
     """Yield the rows (a, b) that one row becomes; b is None where rows have one text.
 
-    sides: the variants of each text, the original first. Variants of `a` stand beside the original
-    `b`, then variants of `b` beside the original `a`.
-    """
+    sides: the variants of each text, the original first. Variants of `a` stand beside
+    the original `b`, then variants of `b` beside the original `a`."""
     left, *right = sides
     for text in left:
         yield text, right[0][0] if right else None
@@ -225,15 +253,24 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
 
     def rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
-            for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line))):
-                texts = [side for side in map(list, zip(*part, strict=True)) if side[0] is not None]
+            for part in tokens.chunks(
+                pair for line in file for pair in expanded(json.loads(line))
+            ):
+                texts = [
+                    side
+                    for side in map(list, zip(*part, strict=True))
+                    if side[0] is not None
+                ]
                 encoding = tokenizer(*texts, truncation=True, max_length=max_length)
                 yield from (
-                    {name: encoding[name][row] for name in names} for row in range(len(part))
+                    {name: encoding[name][row] for name in names}
+                    for row in range(len(part))
                 )
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = disk.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
+    key = disk.key_of(
+        "augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length
+    )
     arrays = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)

@@ -1,4 +1,5 @@
-"""This module makes batches of encoded rows, in an order that seed and epoch alone decide."""
+"""This module makes batches of encoded rows, in an order that seed and epoch alone
+decide."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class Encoded:
     """An Encoded holds N rows as token ids.
 
     columns: {name: N integer arrays, each as long as its row}, a list or rows on disk
-    (lib.data.tokens). labels: [N], int64 codes or float32 scores. pad: the id of the padding token.
-    """
+    (lib.data.tokens). labels: [N], int64 codes or float32 scores. pad: the id of the
+    padding token."""
 
     columns: Mapping[str, Ids]
     labels: torch.Tensor | None
@@ -39,7 +40,11 @@ class Encoded:
 
     def lengths(self) -> np.ndarray:
         ids = self.columns["input_ids"]
-        return np.array([len(row) for row in ids]) if isinstance(ids, list) else ids.lengths()
+        return (
+            np.array([len(row) for row in ids])
+            if isinstance(ids, list)
+            else ids.lengths()
+        )
 
     def used(self) -> np.ndarray:
         """Return each token id that occurs, once, and that of padding."""
@@ -48,7 +53,9 @@ class Encoded:
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int) -> Encoded:
+def encode(
+    tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
+) -> Encoded:
     """Return the rows of a Split, cut to at most `max_length` tokens."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
@@ -64,9 +71,8 @@ def order(
 ) -> list[np.ndarray]:
     """Return the batches of one epoch, as row numbers.
 
-    With `bucket`, rows of similar length share a batch: the shuffled rows are sorted by length
-    within pools of 50 batches, then the batches are shuffled.
-    """
+    With `bucket`, rows of similar length share a batch: the shuffled rows are sorted by
+    length within pools of 50 batches, then the batches are shuffled."""
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
     if not bucket:
@@ -93,6 +99,8 @@ def collate(
     real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
-        batch[name] = np.full(real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64)
+        batch[name] = np.full(
+            real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64
+        )
         batch[name][real] = np.concatenate([values[i] for i in rows])
     return {name: torch.from_numpy(table).to(device) for name, table in batch.items()}

@@ -1,4 +1,5 @@
-"""This module searches over gates during a training (report on NAS pruning, sections 5 and 7)."""
+"""This module searches over gates during a training (report on NAS pruning, sections 5
+and 7)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ from lib.train import loop
 
 # Each step logs these values.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-NAMES = {"ffn": "neurons"}  # The operation "keep" has another name for this kind of gate.
+NAMES = {
+    "ffn": "neurons"
+}  # The operation "keep" has another name for this kind of gate.
 
 Region = tuple[int, str]  # This is (layer, kind).
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.
@@ -30,9 +33,8 @@ Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.
 class Gating(loop.Method):
     """A Gating moves gates towards a cost while the weights train (lib.search.control).
 
-    The running average of the gates' gradients is a buffer of the model while it trains. Raises
-    ValueError for a target out of reach.
-    """
+    The running average of the gates' gradients is a buffer of the model while it
+    trains. Raises ValueError for a target out of reach."""
 
     def __init__(
         self,
@@ -43,14 +45,17 @@ class Gating(loop.Method):
         cost: Cost,
         options: Gates,
     ) -> None:
-        """Take N gates `alphas`, with `sizes` and `cost` as lib.search.control.Control has them."""
+        """Take N gates `alphas`, with `sizes` and `cost` as lib.search.control.Control
+        has them."""
         self.run, self.model, self.apart = run, model, tuple(alphas)
         self.control = Control(options, sizes, cost, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
     def gradients(self, step: int, steps: int) -> None:
-        gradients = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
+        gradients = [
+            a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
+        ]
         before = self.model.get_buffer("average")
         alphas, average, note = self.control.move(
             flat(self.apart), before.cpu().numpy(), flat(gradients), step, steps
@@ -60,9 +65,16 @@ class Gating(loop.Method):
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def land(self) -> tuple[Json, np.ndarray, np.ndarray]:
-        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of COLUMNS)."""
-        control, before, logged = self.control, flat(self.apart), self.run.logged("search")
-        alphas, trimmed = control.trim(before, self.model.get_buffer("average").cpu().numpy())
+        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of
+        COLUMNS)."""
+        control, before, logged = (
+            self.control,
+            flat(self.apart),
+            self.run.logged("search"),
+        )
+        alphas, trimmed = control.trim(
+            before, self.model.get_buffer("average").cpu().numpy()
+        )
         write(self.apart, alphas)
         del self.model.average
         target, ratio = control.options.ratio, control.ratio(alphas)
@@ -75,17 +87,21 @@ class Gating(loop.Method):
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
         }
-        return metrics, alphas, np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32)
+        return (
+            metrics,
+            alphas,
+            np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32),
+        )
 
 
 class GateSearch(Gating):
     """A GateSearch searches over the gates of an encoder.
 
-    It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under the name
-    "<layer>.<kind>". Its metrics are `architecture`, which the operation "keep" takes, the `flops`,
-    `whole_flops` and `ratio` of the cut model, and `before_trim` and `trimmed` of the final trim.
-    Raises Refused for gates that do not fit the model.
-    """
+    It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under
+    the name "<layer>.<kind>". Its metrics are `architecture`, which the operation
+    "keep" takes, the `flops`, `whole_flops` and `ratio` of the cut model, and
+    `before_trim` and `trimmed` of the final trim. Raises Refused for gates that do not
+    fit the model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         operate(model, {"op": "gates", "regions": list(options.regions)})
@@ -120,12 +136,14 @@ def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
 
 
 # ---- Gates of an encoder ----
-def costs(model: PreTrainedModel, regions: Iterable[str]) -> tuple[dict[Region, int], Cost]:
-    """Return what a search over some regions of a model needs, whether it has gates yet or not.
+def costs(
+    model: PreTrainedModel, regions: Iterable[str]
+) -> tuple[dict[Region, int], Cost]:
+    """Return what a search over some regions of a model needs, whether it has gates yet
+    or not.
 
-    These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs
-    (lib.search.control).
-    """
+    These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) ->
+    FLOPs (lib.search.control)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(layers(model)):
         planned = gates.plan(layer, regions)
@@ -138,30 +156,41 @@ def costs(model: PreTrainedModel, regions: Iterable[str]) -> tuple[dict[Region, 
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
-    """Return how much a layer has of each kind: {"heads", "ffn", "embedding", "qk", "v"}."""
-    return {"ffn" if what == NAMES["ffn"] else what: size for what, size in wide(layer).items()}
+    """Return how much a layer has of each kind: {"heads", "ffn", "embedding", "qk",
+    "v"}."""
+    return {
+        "ffn" if what == NAMES["ffn"] else what: size
+        for what, size in wide(layer).items()
+    }
 
 
 def flops(model: PreTrainedModel) -> int:
-    """Return the FLOPs of a model as it is, cut or whole, in the report's convention."""
+    """Return the FLOPs of a model as it is, cut or whole, in the report's
+    convention."""
     attention: Any = layers(model)[0].attention
     size, layer_widths = attention.self.attention_head_size, map(widths, layers(model))
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
-def numbers(architecture: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]) -> list[int]:
-    """Return how many gates of each region an architecture keeps, in the order of `sizes`.
+def numbers(
+    architecture: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]
+) -> list[int]:
+    """Return how many gates of each region an architecture keeps, in the order of
+    `sizes`.
 
-    architecture: what `architecture` returns. sizes: the number of gates of each region.
-    """
+    architecture: what `architecture` returns. sizes: the number of gates of each
+    region."""
     return [len(architecture[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
 
 
-def architecture(sizes: Mapping[Region, int], on: np.ndarray) -> dict[str, list[list[int]]]:
-    """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons": ...}.
+def architecture(
+    sizes: Mapping[Region, int], on: np.ndarray
+) -> dict[str, list[list[int]]]:
+    """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons":
+    ...}.
 
-    sizes: the number of gates of each region. on: whether each gate is on, in the order of `sizes`.
-    """
+    sizes: the number of gates of each region. on: whether each gate is on, in the order
+    of `sizes`."""
     indices: dict[str, list[list[int]]] = {}
     start = 0
     for (_, kind), number in sizes.items():

@@ -1,4 +1,5 @@
-"""Tasks with classes, scores and spans differ in what this module has: head, rows and judging.
+"""Tasks with classes, scores and spans differ in what this module has: head, rows and
+judging.
 
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
@@ -29,11 +30,12 @@ HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 def network(
     folder: str | Path, task: Task, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the model and tokenizer of a saved folder, with the head that a Task needs.
+    """Return the model and tokenizer of a saved folder, with the head that a Task
+    needs.
 
-    A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of all layers.
-    Raises Refused where the folder's head has other outputs or classes than the task.
-    """
+    A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of
+    all layers. Raises Refused where the folder's head has other outputs or classes than
+    the task."""
     head = HEADS[task.span]
     has_head = head in backbone.architecture(folder)
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
@@ -49,7 +51,9 @@ def network(
         and head_classes.lower() not in (task_classes.lower(), unnamed.lower())
     ):
         why = "fix: save the model without its head, as AutoModel opens it"
-        raise Refused(f"the head's classes are {head_classes}, the task's {task_classes}; {why}")
+        raise Refused(
+            f"the head's classes are {head_classes}, the task's {task_classes}; {why}"
+        )
     return model, tokenizer
 
 
@@ -62,15 +66,16 @@ def rows(
 ) -> tuple[Encoded, Marks]:
     """Return the rows of a Split, and what judges logits on them.
 
-    span: the fields of a Span, for a task of spans. The rows of such a task are windows of
-    passages. The arrays hold no text.
-    """
+    span: the fields of a Span, for a task of spans. The rows of such a task are windows
+    of passages. The arrays hold no text."""
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     assert span is not None
     cut = Span(**span)
     windows = spans.features(tokenizer, split, max_length, cut.stride, cut.max_query)
-    encoded = Encoded(windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id)
+    encoded = Encoded(
+        windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id
+    )
     return encoded, partial(span_marks, split, windows, cut.max_answer)
 
 
@@ -83,8 +88,8 @@ def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
 def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
     """Judge the logits [N, C] of unseen rows.
 
-    Runs keep them packed (lib.data.packed), and the metrics are those of the packed values.
-    """
+    Runs keep them packed (lib.data.packed), and the metrics are those of the packed
+    values."""
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), data.packed(task.labels, said)
 
@@ -94,12 +99,13 @@ def span_marks(
 ) -> Judged:
     """Judge the logits [W, 2, T] of all windows.
 
-    Where some questions have no answer (SQuAD 2.0), the model gives none if that scores better than
-    its best span. The official script also fits a threshold to the very rows that it judges; here
-    the threshold is 0.
-    """
+    Where some questions have no answer (SQuAD 2.0), the model gives none if that scores
+    better than its best span. The official script also fits a threshold to the very
+    rows that it judges; here the threshold is 0."""
     starts, ends = logits[:, 0], logits[:, 1]
-    places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
+    places, null = spans.best_places(
+        starts, ends, windows, split, max_answer=max_answer
+    )
     assert split.answers is not None
     texts, all_have = spans.texts(split, places), all(split.answers)
     pairs = zip(texts, null, strict=True)
@@ -111,10 +117,11 @@ def span_marks(
 
 
 def majority(task: Task, splits: Mapping[str, Split]) -> float:
-    """Return the first metric of the development set for an answer that needs no reading.
+    """Return the first metric of the development set for an answer that needs no
+    reading.
 
-    It is the training set's most frequent class or mean score, or no answer to any question.
-    """
+    It is the training set's most frequent class or mean score, or no answer to any
+    question."""
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None

@@ -1,10 +1,9 @@
 """This module makes training steps cheaper and keeps their function, up to rounding.
 
-On a CPU attention is the plain one of lib.model.scores, hidden states stay in bfloat16 between two
-matrix products, and memory is kept from step to step. Dropout masks may be drawn from random bytes,
-which is three to five times cheaper than a Bernoulli draw for each element. Only those rows of the
-word embeddings are trained that the data use.
-"""
+On a CPU attention is the plain one of lib.model.scores, hidden states stay in bfloat16
+between two matrix products, and memory is kept from step to step. Dropout masks may be
+drawn from random bytes, which is three to five times cheaper than a Bernoulli draw for
+each element. Only those rows of the word embeddings are trained that the data use."""
 
 import ctypes
 import platform
@@ -28,24 +27,25 @@ from lib.train.batches import Encoded
 def keep_memory() -> None:
     """Let the C library keep the memory that a step frees for the next step.
 
-    Otherwise it hands large tensors back to the system, and each step pays for some 5,000 fresh
-    pages. Without glibc nothing happens.
-    """
+    Otherwise it hands large tensors back to the system, and each step pays for some
+    5,000 fresh pages. Without glibc nothing happens."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(-1, 1 << 30)  # This sets M_TRIM_THRESHOLD.
-        ctypes.CDLL(None).mallopt(-3, 32 << 20)  # This sets M_MMAP_THRESHOLD to its largest value.
+        ctypes.CDLL(None).mallopt(
+            -3, 32 << 20
+        )  # This sets M_MMAP_THRESHOLD to its largest value.
 
 
 @contextmanager
 def lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
     """Make the passes of a model cheaper while the context is open.
 
-    On a CPU the model's attention is the plain one of lib.model.scores, which is two to three times
-    as fast on short rows as the framework's fused one. In bfloat16 the hidden states have that type
-    from the embedding on, so that nothing is cast to and fro between two matrix products. Weights,
-    gates and masks stay in float32. An attention that surgery put in stays. On other devices only
-    the memory is kept (`keep_memory`).
-    """
+    On a CPU the model's attention is the plain one of lib.model.scores, which is two to
+    three times as fast on short rows as the framework's fused one. In bfloat16 the
+    hidden states have that type from the embedding on, so that nothing is cast to and
+    fro between two matrix products. Weights, gates and masks stay in float32. An
+    attention that surgery put in stays. On other devices only the memory is kept
+    (`keep_memory`)."""
     keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
@@ -60,12 +60,11 @@ def lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
 def dropped(x: Tensor, rate: float) -> Tensor:
     """Return `x` with each element set to 0 with probability round(256 rate) / 256.
 
-    The other elements are divided by their probability of staying, which keeps the mean exactly.
-    One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256 (0.1 becomes
-    26 / 256 = 0.1016). A byte of at least `level` keeps its element. Clamp and subtraction turn
-    bytes into 0 and 1 ten times as fast as a comparison does. The scale is multiplied last, so
-    that bfloat16 does not round it.
-    """
+    The other elements are divided by their probability of staying, which keeps the mean
+    exactly. One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256
+    (0.1 becomes 26 / 256 = 0.1016). A byte of at least `level` keeps its element. Clamp
+    and subtraction turn bytes into 0 and 1 ten times as fast as a comparison does. The
+    scale is multiplied last, so that bfloat16 does not round it."""
     level = round(256 * rate)
     draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
     draws = draws.random_(-(2**63), None).view(torch.uint8)[: x.numel()].view(x.shape)
@@ -83,11 +82,12 @@ class ByteDropout(nn.Dropout):
 def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes while the context is open.
 
-    Attention goes through lib.model.scores, because the framework's fused one draws its mask
-    element by element. An attention that surgery put in keeps its own dropout. Nothing happens
-    unless `is_enabled`.
-    """
-    layers = [part for part in model.modules() if is_enabled and type(part) is nn.Dropout]
+    Attention goes through lib.model.scores, because the framework's fused one draws its
+    mask element by element. An attention that surgery put in keeps its own dropout.
+    Nothing happens unless `is_enabled`."""
+    layers = [
+        part for part in model.modules() if is_enabled and type(part) is nn.Dropout
+    ]
     for part in layers:
         part.__class__ = ByteDropout
     try:
@@ -99,15 +99,17 @@ def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[No
 
 
 class UsedRows(nn.Module):
-    """A UsedRows is an embedding whose trained weight holds only the rows `used` of a whole table.
+    """A UsedRows is an embedding whose trained weight holds only the rows `used` of a
+    whole table.
 
-    Token ids keep their meaning. In training they are looked up among the used rows. In eval mode
-    they are looked up in the whole table, which first gets the trained rows.
+    Token ids keep their meaning. In training they are looked up among the used rows. In
+    eval mode they are looked up in the whole table, which first gets the trained rows.
     """
 
     def __init__(self, embedding: nn.Embedding, used: Tensor) -> None:
         super().__init__()
-        # The list hides the embedding from torch, so that its table is not trained or saved twice.
+        # The list hides the embedding from torch, so that its table is not trained or
+        # saved twice.
         self.full = [embedding]
         self.used = used
         self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
@@ -132,20 +134,23 @@ class UsedRows(nn.Module):
 
 
 @contextmanager
-def used_rows(model: PreTrainedModel, encoded: Encoded, weight_decay: float) -> Iterator[None]:
+def used_rows(
+    model: PreTrainedModel, encoded: Encoded, weight_decay: float
+) -> Iterator[None]:
     """Train only those word embeddings that `encoded` uses while the context is open.
 
-    Under Adam without weight decay, a row of the table without a gradient stays as it is. So
-    leaving it out of the optimiser saves time and changes nothing: a small task uses a few thousand
-    rows of 30,522. Nothing happens under weight decay, or where the output layer shares the table
-    (masked-LM heads).
-    """
+    Under Adam without weight decay, a row of the table without a gradient stays as it
+    is. So leaving it out of the optimiser saves time and changes nothing: a small task
+    uses a few thousand rows of 30,522. Nothing happens under weight decay, or where the
+    output layer shares the table (masked-LM heads)."""
     if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
     owner: Any = base(model).embeddings
     table = owner.word_embeddings
-    if hasattr(table, "word_embeddings"):  # This module holds the table (lib.model.stack.Trigram).
+    if hasattr(
+        table, "word_embeddings"
+    ):  # This module holds the table (lib.model.stack.Trigram).
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))

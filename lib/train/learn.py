@@ -1,9 +1,8 @@
 """This module trains a model on a task and judges it: all training steps go through it.
 
 A step of lib.steps is a preset of `Lesson` and `learn`. It names a model, an objective
-(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix or a search
-over gates.
-"""
+(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix
+or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -31,16 +30,22 @@ Judge = Callable[[], heads.Judged]  # This judges a model as it is when called.
 
 
 class Lesson:
-    """A Lesson holds the rows of a task for a run, and the settings of the training on them.
+    """A Lesson holds the rows of a task for a run, and the settings of the training on
+    them.
 
-    `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None where nothing
-    is trained. `tokenizer` is set by `start`, or by a step that takes another one.
-    """
+    `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None
+    where nothing is trained. `tokenizer` is set by `start`, or by a step that takes
+    another one."""
 
     tokenizer: PreTrainedTokenizerFast
 
     def __init__(
-        self, run: Draft, data: Json, train: Json | None, numerics: Json, span: Json | None = None
+        self,
+        run: Draft,
+        data: Json,
+        train: Json | None,
+        numerics: Json,
+        span: Json | None = None,
     ) -> None:
         self.run, self.span = run, span
         self.numerics = loop.options(numerics)
@@ -50,7 +55,9 @@ class Lesson:
     def start(self) -> PreTrainedModel:
         """Return the model of the input `start`, with the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
-        model, self.tokenizer = heads.network(folder, self.task, self.train.dropout, seed)
+        model, self.tokenizer = heads.network(
+            folder, self.task, self.train.dropout, seed
+        )
         return model
 
     def encoded(self, split: str) -> tuple[Encoded, heads.Marks]:
@@ -60,7 +67,8 @@ class Lesson:
 
     @cached_property
     def rows(self) -> Encoded:
-        """Return the rows to train on, those of the input `augmented` where it is there."""
+        """Return the rows to train on, those of the input `augmented` where it is
+        there."""
         if made := self.run.inputs.get("augmented"):
             return augment.encoded(made, self.tokenizer, self.train.max_length)
         return self.encoded("train")[0]
@@ -72,7 +80,8 @@ class Lesson:
 
     @cached_property
     def teacher_logits(self) -> Tensor:
-        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed once."""
+        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed
+        once."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
     @cached_property
@@ -95,9 +104,8 @@ class Lesson:
     ) -> dict[str, Judge]:
         """Return {split: what judges a model on it}.
 
-        They are of every split whose name begins with one of `names`. The unseen rows are for the
-        end alone: nothing may select on them.
-        """
+        They are of every split whose name begins with one of `names`. The unseen rows
+        are for the end alone: nothing may select on them."""
 
         def judge(split: str) -> Judge:
             encoded, marks = self.encoded(split)
@@ -121,19 +129,22 @@ def learn(
     judged: str | tuple[str, ...] = ("dev", "unseen"),
     may_diverge: bool = False,
 ) -> Json:
-    """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
+    """Train a model in place, let the methods finish it, judge and save it. Returns the
+    metrics.
 
-    judged: how the names of the splits begin whose predictions are saved. Where `train.select` is
-    "best", the held-out rows decide if they are judged, else the development set. may_diverge:
-    whether a loss that is not finite is a result, `diverged`, without predictions.
-    """
+    judged: how the names of the splits begin whose predictions are saved. Where
+    `train.select` is "best", the held-out rows decide if they are judged, else the
+    development set. may_diverge: whether a loss that is not finite is a result,
+    `diverged`, without predictions."""
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))
     score = partial(lesson.score, judge) if judge else None
 
     with objective as loss:
         try:
-            result = loop.fit(run, model, rows, loss, lesson.train, lesson.numerics, score, methods)
+            result = loop.fit(
+                run, model, rows, loss, lesson.train, lesson.numerics, score, methods
+            )
         except FloatingPointError:
             if not may_diverge:
                 raise
@@ -144,18 +155,21 @@ def learn(
     return result
 
 
-def predictions(run: Scratch, judges: Mapping[str, Judge], name: str = "") -> dict[str, float]:
+def predictions(
+    run: Scratch, judges: Mapping[str, Judge], name: str = ""
+) -> dict[str, float]:
     """Save the predictions of every split of `judges`. Returns the metrics.
 
-    Arrays and metrics are named after `name` and the split; the first development set adds no name.
-    """
+    Arrays and metrics are named after `name` and the split; the first development set
+    adds no name."""
     result = {}
     for split, judge in judges.items():
         values, arrays = judge()
         affix = "_".join(part for part in (name, split) if part and part != "dev")
         run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
         result |= {
-            f"{affix}.{metric}" if affix else metric: value for metric, value in values.items()
+            f"{affix}.{metric}" if affix else metric: value
+            for metric, value in values.items()
         }
     return result
 
@@ -163,8 +177,8 @@ def predictions(run: Scratch, judges: Mapping[str, Judge], name: str = "") -> di
 class Lab:
     """A Lab trains and judges models in this process, without Spec or store.
 
-    It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits: {"train",
-    "dev"} of the Task. train: the Train of `fit` where no field is changed.
+    It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits:
+    {"train", "dev"} of the Task. train: the Train of `fit` where no field is changed.
     """
 
     def __init__(
@@ -178,7 +192,10 @@ class Lab:
     ) -> None:
         self.train, self.seed = train, seed
         self.numerics = loop.options({"dtype": "float32", "threads": threads})
-        both = (heads.rows(tokenizer, splits[n], task, train.max_length) for n in ("train", "dev"))
+        both = (
+            heads.rows(tokenizer, splits[n], task, train.max_length)
+            for n in ("train", "dev")
+        )
         (self.rows, _), (self.dev, self.marks) = both
 
     def scores(self, model: PreTrainedModel) -> dict[str, float]:
@@ -199,14 +216,20 @@ class Lab:
         methods: Sequence[loop.Method] = (),
         **changes: Any,
     ) -> Scratch:
-        """Train a model in place on a loss (lib.train.loop.fit), by default that of the labels.
+        """Train a model in place on a loss (lib.train.loop.fit), by default that of the
+        labels.
 
-        changes: fields of the Train that differ. Returns the Scratch that was logged to, with
-        `result` {"steps", ...}. Raises FloatingPointError where the loss is not finite.
-        """
-        loss, settings = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
+        changes: fields of the Train that differ. Returns the Scratch that was logged
+        to, with `result` {"steps", ...}. Raises FloatingPointError where the loss is
+        not finite."""
+        loss, settings = (
+            loss or self.labels(model),
+            (replace(self.train, **changes), self.numerics),
+        )
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
-            run.result = loop.fit(run, model, self.rows, loss, *settings, methods=methods)
+            run.result = loop.fit(
+                run, model, self.rows, loss, *settings, methods=methods
+            )
         return run

@@ -1,10 +1,9 @@
 """This module has the one training loop, which every method shares.
 
-Batches come in a fixed order, and the learning rate is a function of the step. A run that was
-killed and resumed gives the same bits on the same machine, dtype and thread count. Weights,
-optimiser and random states are saved whole between two steps; everything else is computed from the
-seed and the step.
-"""
+Batches come in a fixed order, and the learning rate is a function of the step. A run
+that was killed and resumed gives the same bits on the same machine, dtype and thread
+count. Weights, optimiser and random states are saved whole between two steps;
+everything else is computed from the seed and the step."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +36,8 @@ _chosen = "cpu"  # The run that this process makes uses this device.
 
 
 def device() -> torch.device:
-    """Return the device of the run's tensors, which `options` sets from the run's Numerics."""
+    """Return the device of the run's tensors, which `options` sets from the run's
+    Numerics."""
     return torch.device(_chosen)
 
 
@@ -49,9 +49,8 @@ def autocast(numerics: Numerics) -> torch.autocast:
 def schedule(step: int, steps: int, warmup: float) -> float:
     """Return the factor of the learning rate at a step, counted from 0.
 
-    It rises linearly from 0 over the first `warmup` fraction of all steps, then it falls linearly
-    to 0.
-    """
+    It rises linearly from 0 over the first `warmup` fraction of all steps, then it
+    falls linearly to 0."""
     first = int(warmup * steps)
     if step < first:
         return (step + 1) / first
@@ -59,16 +58,19 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 class Method:
-    """A Method adds something to the training at certain moments, each of them optional.
+    """A Method adds something to the training at certain moments, each of them
+    optional.
 
-    Several methods compose. A method is made for a model before the training begins. What it does
-    must follow from the step and from the state of the model alone, buffers included, so that a
-    resumed run repeats it. All its parameters belong to the model.
-    """
+    Several methods compose. A method is made for a model before the training begins.
+    What it does must follow from the step and from the state of the model alone,
+    buffers included, so that a resumed run repeats it. All its parameters belong to the
+    model."""
 
-    # Each group {"params", "lr"} has its own learning rate, which follows the run's schedule.
+    # Each group {"params", "lr"} has its own learning rate, which follows the run's
+    # schedule.
     groups: Sequence[dict[str, Any]] = ()
-    # Neither the optimiser nor the clipping touches these parameters; `gradients` may move them.
+    # Neither the optimiser nor the clipping touches these parameters; `gradients` may
+    # move them.
     apart: Sequence[Tensor] = ()
 
     def before(self, step: int, steps: int) -> None:
@@ -82,7 +84,8 @@ class Method:
         """Read the gradients, or change them, before they are clipped."""
 
     def finish(self) -> Json:
-        """Turn the model into the one that is saved, after the last step. Returns metrics."""
+        """Turn the model into the one that is saved, after the last step. Returns
+        metrics."""
         return {}
 
 
@@ -99,8 +102,9 @@ def fit(
 ) -> Json:
     """Train a model in place on encoded rows, and let the methods finish it.
 
-    loss: it may be a Method too. score: the higher the better; it is called where `train.select` is
-    "best". batches: equally many in each epoch, in place of the usual order.
+    loss: it may be a Method too. score: the higher the better; it is called where
+    `train.select` is "best". batches: equally many in each epoch, in place of the usual
+    order.
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite.
@@ -113,13 +117,17 @@ def fit(
         byte_dropout(model, train.byte_dropout),
         used_rows(model, encoded, train.weight_decay),
     ):
-        result = _fit(run, model, encoded, loss, train, numerics, score, methods, batches)
+        result = _fit(
+            run, model, encoded, loss, train, numerics, score, methods, batches
+        )
     return result | finished(methods)
 
 
 def finished(methods: Sequence[Method]) -> Json:
     """Let the methods finish the model. Returns the metrics of all of them."""
-    return {name: value for method in methods for name, value in method.finish().items()}
+    return {
+        name: value for method in methods for name, value in method.finish().items()
+    }
 
 
 def _fit(
@@ -138,9 +146,13 @@ def _fit(
     rates = [group["lr"] for group in groups]
     parameters = [p for group in groups for p in group["params"]]
     everything = list(model.parameters())
-    optimiser = torch.optim.AdamW(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    optimiser = torch.optim.AdamW(
+        groups, lr=train.lr, weight_decay=train.weight_decay, fused=True
+    )
     lengths, bucket = encoded.lengths(), not train.pad_to
-    batches = batches or (lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket))
+    batches = batches or (
+        lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket)
+    )
     per_epoch = len(batches(0))
     steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
     torch.manual_seed(stream(run.seed, "dropout"))
@@ -159,21 +171,30 @@ def _fit(
             method.before(step, steps)
         with autocast(numerics):
             parts = loss(batch, rows)
-            for name, value in (term for method in methods for term in method.penalty().items()):
+            for name, value in (
+                term for method in methods for term in method.penalty().items()
+            ):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
             message = f"loss {parts['loss'].item()} at step {step} of {steps}"
-            raise FloatingPointError(f"{message}: lower Train.lr ({train.lr}) or clip the gradient")
+            raise FloatingPointError(
+                f"{message}: lower Train.lr ({train.lr}) or clip the gradient"
+            )
         parts["loss"].backward()
         for method in methods:
             method.gradients(step, steps)
         if train.clip:
             torch.nn.utils.clip_grad_norm_(parameters, train.clip)
         optimiser.step()
-        for parameter in everything:  # This is `zero_grad` without its search for parameters.
+        for (
+            parameter
+        ) in everything:  # This is `zero_grad` without its search for parameters.
             parameter.grad = None
         if step % -(-steps // POINTS) == 0:
-            run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
+            run.log(
+                step=step,
+                curve={name: float(value.detach()) for name, value in parts.items()},
+            )
         if train.select == "best" and (done == steps or done % every == 0):
             assert score is not None
             best = keep_best(run, model, score(), done, best)
@@ -198,9 +219,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return the optimiser's groups of parameters.
 
-    They are those with weight decay, those that `train.spare_norms` spares it, the taps of ghosts
-    where `train.taps` is their rate, and the groups of the methods.
-    """
+    They are those with weight decay, those that `train.spare_norms` spares it, the taps
+    of ghosts where `train.taps` is their rate, and the groups of the methods."""
     method_groups = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in method_groups for p in group["params"]}
@@ -219,13 +239,20 @@ def parameter_groups(
 
 
 def keep_best(
-    run: Scratch, model: PreTrainedModel, score: float, step: int, best: dict[str, Any] | None
+    run: Scratch,
+    model: PreTrainedModel,
+    score: float,
+    step: int,
+    best: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return {"score", "step", "weights"} of the model if it is the best so far, else `best`."""
+    """Return {"score", "step", "weights"} of the model if it is the best so far, else
+    `best`."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
-    weights = {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
+    weights = {
+        name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
+    }
     return {"score": float(score), "step": step, "weights": weights}
 
 
@@ -239,8 +266,8 @@ def checkpoint(
 ) -> None:
     """Write a checkpoint with everything that a resumed run needs, whole or not at all.
 
-    The checkpoint before it is kept, in case that a disk loses this one; older ones are removed.
-    """
+    The checkpoint before it is kept, in case that a disk loses this one; older ones are
+    removed."""
     target = run.resume / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
@@ -264,21 +291,25 @@ def checkpoint(
 def restore(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
 ) -> tuple[int, dict[str, Any] | None]:
-    """Load the last checkpoint. Returns (number of steps done, what `keep_best` returned last).
+    """Load the last checkpoint. Returns (number of steps done, what `keep_best`
+    returned last).
 
-    Returns (0, None) where there is no checkpoint. One that is damaged, or does not say that it was
-    computed in this dtype, is not used, and the one before it is. Raises RuntimeError where other
-    code wrote it.
-    """
+    Returns (0, None) where there is no checkpoint. One that is damaged, or does not say
+    that it was computed in this dtype, is not used, and the one before it is. Raises
+    RuntimeError where other code wrote it."""
     for folder in sorted(run.resume.glob("step-*"), reverse=True):
         if why := disk.wrong(folder):
-            say(f"damaged  {why}; this training goes on from an earlier checkpoint, or anew")
+            say(
+                f"damaged  {why}; this training goes on from an earlier checkpoint, or anew"
+            )
             disk.remove(folder)
             continue
         try:
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
-                say(f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew")
+                say(
+                    f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew"
+                )
                 disk.remove(folder)
                 continue
             step, best, run.lines = body["step"], body["best"], body["lines"]
@@ -286,7 +317,9 @@ def restore(
             optimiser.load_state_dict(body["optimiser"])
             break
         except Exception as error:
-            raise Refused(f"other code wrote {paths.shown(folder)}: delete it") from error
+            raise Refused(
+                f"other code wrote {paths.shown(folder)}: delete it"
+            ) from error
     else:
         return 0, None
     torch.set_rng_state(body["cpu"])
@@ -318,9 +351,9 @@ def predict(
 ) -> np.ndarray:
     """Return the logits of N encoded rows in float32: [N, C], or [N, 2, T] of spans.
 
-    T is the length of the longest row. A batch has rows of similar length, and at most `tokens`
-    tokens with padding or one row. Weights are cast to the run's dtype once for all batches.
-    """
+    T is the length of the longest row. A batch has rows of similar length, and at most
+    `tokens` tokens with padding or one row. Weights are cast to the run's dtype once
+    for all batches."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
@@ -329,7 +362,12 @@ def predict(
     with lean(model, numerics), autocast(numerics), parametrize.cached():
         while start < len(rows):
             chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
-            out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()
+            out = (
+                outputs(model, collate(encoded, chosen, pad_to, device()))
+                .float()
+                .cpu()
+                .numpy()
+            )
             if logits is None:
                 shape = out.shape[1:] if out.ndim == 2 else (2, lengths.max())
                 logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
@@ -340,14 +378,16 @@ def predict(
 
 
 def options(numerics: Json) -> Numerics:
-    """Return the Numerics of a step's plain argument, and set the run's thread count and device.
+    """Return the Numerics of a step's plain argument, and set the run's thread count
+    and device.
 
-    Raises Refused for bfloat16 on a CPU without instructions for it. Float32 in its place would
-    be another run under the same identity.
-    """
+    Raises Refused for bfloat16 on a CPU without instructions for it. Float32 in its
+    place would be another run under the same identity."""
     global _chosen
     arithmetic = Numerics(**numerics)
-    if arithmetic.dtype == "bfloat16" and not (arithmetic.device or processor.has_bfloat16()):
+    if arithmetic.dtype == "bfloat16" and not (
+        arithmetic.device or processor.has_bfloat16()
+    ):
         lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
         raise Refused(
             f"numerics.dtype is 'bfloat16', and {lacks}: take 'float32', which makes another run, "

@@ -13,22 +13,27 @@ from lib.core.options import Targets
 
 
 def prediction(
-    logits: Tensor, labels: Tensor, targets: Targets, teacher_logits: Tensor | None = None
+    logits: Tensor,
+    labels: Tensor,
+    targets: Targets,
+    teacher_logits: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Return {"hard", "soft"}, as far as the targets ask for them, and their sum as "loss".
+    """Return {"hard", "soft"}, as far as the targets ask for them, and their sum as
+    "loss".
 
-    "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft" is the same
-    to the teacher's logits (GhostBERT section 2.3, Table 8). logits, teacher_logits [B, C]. labels
-    [B]: codes, or scores where C is 1.
+    "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft"
+    is the same to the teacher's logits (GhostBERT section 2.3, Table 8). logits,
+    teacher_logits [B, C]. labels [B]: codes, or scores where C is 1.
 
-    For spans, logits are [B, 2, T], labels are token numbers [B, 2], and teacher_logits have at
-    least T tokens. First and last token are 2 B choices among T tokens. Labels beyond T do not
-    count, as in BERT's script.
-    """
+    For spans, logits are [B, 2, T], labels are token numbers [B, 2], and teacher_logits
+    have at least T tokens. First and last token are 2 B choices among T tokens. Labels
+    beyond T do not count, as in BERT's script."""
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        labels = labels.masked_fill(labels >= tokens, -100)  # cross_entropy ignores -100.
+        labels = labels.masked_fill(
+            labels >= tokens, -100
+        )  # cross_entropy ignores -100.
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}
@@ -44,14 +49,18 @@ def prediction(
         else:
             probabilities = (teacher_logits.float() / heat).softmax(-1)
             cross_entropy = -(probabilities * (logits.float() / heat).log_softmax(-1))
-            cross_entropy = cross_entropy.sum(-1) if targets.sum_classes else cross_entropy.mean(-1)
+            cross_entropy = (
+                cross_entropy.sum(-1) if targets.sum_classes else cross_entropy.mean(-1)
+            )
             parts["soft"] = cross_entropy.mean() * heat**2
     total = sum(parts.values())
     assert isinstance(total, Tensor)
     return {"loss": total, **parts}
 
 
-def mean_square(a: Tensor, b: Tensor, real: Tensor | None = None, mask: bool = True) -> Tensor:
+def mean_square(
+    a: Tensor, b: Tensor, real: Tensor | None = None, mask: bool = True
+) -> Tensor:
     """Return the mean of (a - b)^2 over states [B, T, H]. Only `a` gets a gradient.
 
     With `mask` the mean is over the real tokens alone, which are 1 in `real` [B, T].
@@ -60,7 +69,8 @@ def mean_square(a: Tensor, b: Tensor, real: Tensor | None = None, mask: bool = T
 
 
 class MeanSquare(torch.autograd.Function):
-    """This function keeps the difference for the backward pass, so that each pass reads it once."""
+    """This function keeps the difference for the backward pass, so that each pass reads
+    it once."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, real: Tensor | None) -> Tensor:
@@ -74,14 +84,19 @@ class MeanSquare(torch.autograd.Function):
     @staticmethod
     # pyrefly: ignore[bad-override]  torch says *grad_outputs; `forward` has one output.
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype), None, None
+        return (
+            (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype),
+            None,
+            None,
+        )
 
 
 def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1).
+    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation
+    1).
 
-    With `mask` the mean is over pairs of real tokens alone, which are 1 in `real` [B, T].
-    """
+    With `mask` the mean is over pairs of real tokens alone, which are 1 in `real` [B,
+    T]."""
     square = (a.float() - b.float()).square()
     if not mask:
         return square.mean()
@@ -92,19 +107,24 @@ def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
 def zeroed(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the distance `over_tokens` after some scores were set to 0.
 
-    These are the scores of padded keys and all that are at most -100, as in EfficientBERT's code.
-    """
+    These are the scores of padded keys and all that are at most -100, as in
+    EfficientBERT's code."""
     gone = (real == 0)[:, None, None, :]
     a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
     return over_tokens(a, b, real, mask)
 
 
 def over_keys(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over scores [B, A, T, T], padded keys counting as equal.
+    """Return the mean of (a - b)^2 over scores [B, A, T, T], padded keys counting as
+    equal.
 
     So TinyBERT's code has it. With `mask` the mean is over pairs of real tokens alone.
     """
     real = real.bool()
-    pairs = real[:, None, None, :] & real[:, None, :, None] if mask else real[:, None, None, :]
+    pairs = (
+        real[:, None, None, :] & real[:, None, :, None]
+        if mask
+        else real[:, None, None, :]
+    )
     square = (a.float() - b.float()).square() * pairs
     return square.sum() / (pairs.expand_as(square).sum() if mask else square.numel())

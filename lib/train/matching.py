@@ -3,8 +3,8 @@
 A list of `Match` says what is compared with what. GhostBERT (section 2.3), EfficientBERT (section
 3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
 
-Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and teacher.
-"""
+Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and
+teacher."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,7 +29,8 @@ from lib.train.batches import Encoded, collate
 from lib.train.lean import lean
 from lib.train.losses import mean_square
 
-# These are the states of a model: "embedding" is one, "attention", "ffn" and "scores" are lists.
+# These are the states of a model: "embedding" is one, "attention", "ffn" and "scores"
+# are lists.
 States = Mapping[str, Any]
 # f(model, batch, row numbers) -> logits, or None where only the encoder runs.
 Forward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
@@ -44,13 +45,17 @@ class Match:
     """A Match compares one feature of student and teacher in some pairs of layers."""
 
     part: str  # Every distance is added to this part of the loss.
-    # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention "scores".
+    # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention
+    # "scores".
     feature: str
     # A pair is (layer of the student, of the teacher), from 0.
     layers: tuple[tuple[int, int], ...] = ((0, 0),)
     mask: bool = False  # The means leave padding out.
-    projected: bool = False  # The student's states go through `student.projection` first.
-    # These are the teacher's heads that each layer of the student still has; () means all.
+    projected: bool = (
+        False  # The student's states go through `student.projection` first.
+    )
+    # These are the teacher's heads that each layer of the student still has; () means
+    # all.
     heads: Sequence[Sequence[int]] = ()
     # f(ours, theirs, real tokens [B, T], mask) gives a scalar.
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = mean_square
@@ -59,13 +64,14 @@ class Match:
 def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
     """Return the pairs (layer of the student, layer of the teacher) that match, from 0.
 
-    student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with layer
-    m L_t / L_s where that is a whole number, so a deeper student has layers without a partner.
-    Raises Refused where neither number divides the other.
-    """
+    student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with
+    layer m L_t / L_s where that is a whole number, so a deeper student has layers
+    without a partner. Raises Refused where neither number divides the other."""
     if student % teacher and teacher % student:
         why = "one must be a multiple of the other"
-        raise Refused(f"a student of {student} layers and a teacher of {teacher}: {why}")
+        raise Refused(
+            f"a student of {student} layers and a teacher of {teacher}: {why}"
+        )
     return tuple(
         (m - 1, m * teacher // student - 1)
         for m in range(1, student + 1)
@@ -77,22 +83,26 @@ def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
 def observed(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
     """Yield a dict that each forward pass fills with the states of lib.model.taps.
 
-    With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a supernet may
-    change between two passes.
-    """
-    with taps(model) as seen, watch(model) if scores else nullcontext() as seen["scores"]:
+    With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a
+    supernet may change between two passes."""
+    with (
+        taps(model) as seen,
+        watch(model) if scores else nullcontext() as seen["scores"],
+    ):
         yield seen
 
 
 @contextmanager
 def teaching(
-    model: PreTrainedModel, numerics: Numerics, forward: Forward | None = None, scores: bool = True
+    model: PreTrainedModel,
+    numerics: Numerics,
+    forward: Forward | None = None,
+    scores: bool = True,
 ) -> Iterator[Teach]:
     """Yield f(batch, rows) -> (states, logits) of a teacher that no longer learns.
 
-    forward: without it only the encoder runs. scores: whether the states include raw attention
-    scores.
-    """
+    forward: without it only the encoder runs. scores: whether the states include raw
+    attention scores."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device())
     with lean(model, numerics), observed(model, scores) as seen:
@@ -119,14 +129,16 @@ def matching(
 ) -> Iterator[loop.Loss]:
     """Yield f(batch, rows) -> {"loss": scalar, parts...} of a student.
 
-    forward: without it only the encoder runs. prediction: it adds the part "prediction".
-    """
+    forward: without it only the encoder runs. prediction: it adds the part
+    "prediction"."""
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
 
         def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
             teacher_states, teacher_logits = teach(batch, rows)
             logits = (forward or states_alone)(student, batch, rows)
-            parts = distances(matches, seen, teacher_states, batch["attention_mask"], student)
+            parts = distances(
+                matches, seen, teacher_states, batch["attention_mask"], student
+            )
             total = sum(parts.values())
             if prediction:
                 assert logits is not None and teacher_logits is not None
@@ -148,7 +160,8 @@ def imitating(
     forward: Forward | None = None,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the loss of `matching`, where the teacher is a model that runs beside the student."""
+    """Yield the loss of `matching`, where the teacher is a model that runs beside the
+    student."""
     scores = any(match.feature == "scores" for match in matches)
     with (
         teaching(teacher, numerics, forward, scores) as teach,
@@ -166,10 +179,9 @@ def distances(
 ) -> dict[str, Tensor]:
     """Return {part: sum of its distances}, all with weight 1.
 
-    student_states, theirs: the states of student and teacher, as `observed` yields them. real:
-    [B, T], 1 at real tokens. Raises Refused where student and teacher have different numbers of
-    heads.
-    """
+    student_states, theirs: the states of student and teacher, as `observed` yields
+    them. real: [B, T], 1 at real tokens. Raises Refused where student and teacher have
+    different numbers of heads."""
     parts: dict[str, Tensor] = {}
     for match in matches:
         ours, targets = (
@@ -177,14 +189,21 @@ def distances(
             for seen in (student_states, theirs)
         )
         for i, j in match.layers:
-            a, b = ours[i], targets[j][:, list(match.heads[i])] if match.heads else targets[j]
+            a, b = (
+                ours[i],
+                targets[j][:, list(match.heads[i])] if match.heads else targets[j],
+            )
             if match.projected:
                 assert student is not None
                 a = student.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
-                raise Refused(f"{both}: their attention cannot be matched; take as many heads")
-            parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
+                raise Refused(
+                    f"{both}: their attention cannot be matched; take as many heads"
+                )
+            parts[match.part] = parts.get(match.part, 0) + match.distance(
+                a, b, real, match.mask
+            )
     return parts
 
 
@@ -211,7 +230,8 @@ def write_states(
     batch: int = 32,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
-    """Write the states of all rows to `path` in the run's dtype. Returns {"bytes", "tokens"}."""
+    """Write the states of all rows to `path` in the run's dtype. Returns {"bytes",
+    "tokens"}."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
@@ -225,7 +245,9 @@ def write_states(
             states = torch.cat([seen["embedding"], *both], -1)
             states = states.to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
-                table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
+                table = torch.empty(
+                    int(offsets[-1]), states.shape[-1], dtype=states.dtype
+                )
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
@@ -235,10 +257,11 @@ def write_states(
 
 
 def states_on_disk(path: Path, layers: int) -> Teach:
-    """Return f(batch, rows) -> (states, None) that stands in for the function of `teaching`.
+    """Return f(batch, rows) -> (states, None) that stands in for the function of
+    `teaching`.
 
-    It reads the states of the rows from disk, and pads them with zeros to the length of the batch.
-    """
+    It reads the states of the rows from disk, and pads them with zeros to the length of
+    the batch."""
     tensors = load_file(path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
@@ -248,6 +271,10 @@ def states_on_disk(path: Path, layers: int) -> Teach:
         missing = batch["input_ids"].shape[1] - table.shape[1]
         table = torch.nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
         parts = table.chunk(2 * layers + 1, -1)
-        return {"embedding": parts[0], "attention": parts[1::2], "ffn": parts[2::2]}, None
+        return {
+            "embedding": parts[0],
+            "attention": parts[1::2],
+            "ffn": parts[2::2],
+        }, None
 
     return teach

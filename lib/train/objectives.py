@@ -1,8 +1,7 @@
 """A run learns from labels, from a teacher's logits, or from a teacher's states.
 
-Each of these objectives is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
-parts...} (lib.train.loop.fit).
-"""
+Each of these objectives is a context that yields a loss, f(batch, rows) -> {"loss":
+scalar, parts...} (lib.train.loop.fit)."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -25,12 +24,15 @@ Lesson = Any  # A Lesson or a Lab of lib.train.learn, which imports this module.
 def predicting(
     lesson: Lesson, model: PreTrainedModel, targets: Targets, alpha: float | None = None
 ) -> nullcontext[loop.Loss]:
-    """Return the objective that learns labels, the logits of the input `teacher`, or both.
+    """Return the objective that learns labels, the logits of the input `teacher`, or
+    both.
 
-    alpha: the weight of the teacher's part, while that of the labels is 1 - alpha; without it both
-    weights are 1.
-    """
-    rows, teacher = lesson.rows, lesson.teacher_logits if targets.kind != "hard" else None
+    alpha: the weight of the teacher's part, while that of the labels is 1 - alpha;
+    without it both weights are 1."""
+    rows, teacher = (
+        lesson.rows,
+        lesson.teacher_logits if targets.kind != "hard" else None,
+    )
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         logits = loop.outputs(model, batch)
@@ -62,7 +64,8 @@ def objective_of(
 
 
 def squared(lesson: Lesson, model: PreTrainedModel) -> nullcontext[loop.Loss]:
-    """Return the objective that learns the teacher's logits by their mean squared error."""
+    """Return the objective that learns the teacher's logits by their mean squared
+    error."""
     teacher = lesson.teacher_logits
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
@@ -78,10 +81,10 @@ def intermediate(
 ) -> Iterator[loop.Loss]:
     """Yield a loss of the teacher's states, each part summed over the layers.
 
-    The part "layers" has the squared errors of the embedding output and of the layers' outputs, the
-    part "attention" those of raw attention scores. A student of another width than its teacher has
-    a linear layer to the teacher's width meanwhile, which trains with it, as in TinyBERT's code.
-    """
+    The part "layers" has the squared errors of the embedding output and of the layers'
+    outputs, the part "attention" those of raw attention scores. A student of another
+    width than its teacher has a linear layer to the teacher's width meanwhile, which
+    trains with it, as in TinyBERT's code."""
     teacher, _ = lesson.teacher
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
@@ -92,7 +95,9 @@ def intermediate(
     ]
     if options.attention:
         heads, over = heads_of_search(student), losses.over_keys
-        matches.append(Match("attention", "scores", pairs, mask, heads=heads, distance=over))
+        matches.append(
+            Match("attention", "scores", pairs, mask, heads=heads, distance=over)
+        )
     with ExitStack() as held:
         if between:  # It is a part of the student, so that checkpoints hold it.
             torch.manual_seed(stream(lesson.run.seed, "projection"))
@@ -102,14 +107,21 @@ def intermediate(
 
 
 @contextmanager
-def two_stages(lesson: Lesson, student: PreTrainedModel, options: Objective) -> Iterator[loop.Loss]:
-    """Yield a loss of the teacher's states, which after half of the steps is one of its logits."""
-    with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
+def two_stages(
+    lesson: Lesson, student: PreTrainedModel, options: Objective
+) -> Iterator[loop.Loss]:
+    """Yield a loss of the teacher's states, which after half of the steps is one of its
+    logits."""
+    with (
+        squared(lesson, student) as later,
+        intermediate(lesson, student, options) as first,
+    ):
         yield Stages(first, later)
 
 
 class Stages(loop.Method):
-    """A Stages has one loss for the first half of the steps, and another one for the second."""
+    """A Stages has one loss for the first half of the steps, and another one for the
+    second."""
 
     def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
         self.first, self.later = first, later
@@ -122,7 +134,8 @@ class Stages(loop.Method):
 
 
 def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
-    """Return L lists: the heads of the whole model that each layer of the student still has."""
+    """Return L lists: the heads of the whole model that each layer of the student still
+    has."""
     heads = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "keep" and "heads" in op:

@@ -1,7 +1,7 @@
 """This module has the methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
 
-They are masks on a schedule, the layer mix, a frozen part, and a record of the gradients.
-"""
+They are masks on a schedule, the layer mix, a frozen part, and a record of the
+gradients."""
 
 from itertools import pairwise
 
@@ -28,22 +28,35 @@ FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
 class Masks(loop.Method):
-    """A Masks puts a mask on every projection of the encoder, and a schedule closes them.
+    """A Masks puts a mask on every projection of the encoder, and a schedule closes
+    them.
 
-    The masks are those of lib.model.masks, the schedule that of lib.train.schedules. The state that
-    a resumed run needs lies in buffers of `model.pruning`, which the finished model does not have.
-    Raises Refused where the warm-ups do not fit the number of steps.
-    """
+    The masks are those of lib.model.masks, the schedule that of lib.train.schedules.
+    The state that a resumed run needs lies in buffers of `model.pruning`, which the
+    finished model does not have. Raises Refused where the warm-ups do not fit the
+    number of steps."""
 
-    def __init__(self, run: Scratch, model: PreTrainedModel, options: Prune, steps: int) -> None:
+    def __init__(
+        self, run: Scratch, model: PreTrainedModel, options: Prune, steps: int
+    ) -> None:
         self.run, self.model, self.options, self.steps = run, model, options, steps
-        self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
-        self.places = [(n, part, Mask(part.weight, options)) for n, _, part in projections(model)]
+        self.ramp, self.cut, self.weight = (
+            schedules.plan(options, steps),
+            final_cut(options),
+            0.0,
+        )
+        self.places = [
+            (n, part, Mask(part.weight, options)) for n, _, part in projections(model)
+        ]
         for _, linear, mask in self.places:
             mask.train(linear.training)
             parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
-        self.scores = [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
-        self.groups = ({"params": self.scores, "lr": options.lr},) if self.scores else ()
+        self.scores = [
+            mask.scores for *_, mask in self.places if hasattr(mask, "scores")
+        ]
+        self.groups = (
+            ({"params": self.scores, "lr": options.lr},) if self.scores else ()
+        )
         pruning = model.pruning = nn.Module()
         device = next(model.parameters()).device
         for name, value in (("steered", options.final_lambda), ("error", 0.0)):
@@ -68,15 +81,16 @@ class Masks(loop.Method):
     def steer(self, step: int) -> None:
         """Move the weight of the penalty so that the run ends at the wanted kept share.
 
-        One score has to reach the final cut when the run ends: the largest score that the wanted
-        share leaves out. Steering by the kept share itself fails: it stays at 1 for long, then it
-        falls within a few steps, too late to brake.
-        """
+        One score has to reach the final cut when the run ends: the largest score that
+        the wanted share leaves out. Steering by the kept share itself fails: it stays
+        at 1 for long, then it falls within a few steps, too late to brake."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
         steered, lag = state.get_buffer("steered"), state.get_buffer("error")
         assert self.cut is not None
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
-        score = float(kth_largest(every, max(1, int(self.options.target * every.numel()))))
+        score = float(
+            kth_largest(every, max(1, int(self.options.target * every.numel())))
+        )
         way = (score - self.cut) / (self.options.init - self.cut)
         error = way - schedules.course(step, self.ramp.first, self.steps)
         weight = schedules.steered(float(steered), error, float(lag), first)
@@ -84,7 +98,8 @@ class Masks(loop.Method):
         lag.fill_(error)
 
     def penalty(self) -> dict[str, Tensor]:
-        """Return {"penalty": weight times the mean penalty of all matrices}, if there is one."""
+        """Return {"penalty": weight times the mean penalty of all matrices}, if there
+        is one."""
         if not self.options.final_lambda:
             return {}
         penalties = torch.stack([mask.penalty() for *_, mask in self.places])
@@ -92,28 +107,34 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def count_kept(self) -> tuple[list[int], list[int]]:
-        """Return (how many weights of each masked matrix are kept now, how many it has)."""
+        """Return (how many weights of each masked matrix are kept now, how many it
+        has)."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
-            int(mask.count_kept(w)) for (*_, mask), w in zip(self.places, weights, strict=True)
+            int(mask.count_kept(w))
+            for (*_, mask), w in zip(self.places, weights, strict=True)
         ]
         return surviving, [w.numel() for w in weights]
 
     @torch.no_grad()
     def finish(self) -> Json:
-        """Multiply the weights by their final masks, and cut out empty heads and neurons.
+        """Multiply the weights by their final masks, and cut out empty heads and
+        neurons.
 
-        The masks are gone then. Saves `shares`, the kept share of each layer [L]. Returns the
-        counts, which leave out embeddings, pooler, head and layer mix.
-        """
+        The masks are gone then. Saves `shares`, the kept share of each layer [L].
+        Returns the counts, which leave out embeddings, pooler, head and layer mix."""
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         self.model.eval()  # Masks are final in eval mode.
-        surviving, total = (np.bincount(of_layer, counts) for counts in self.count_kept())
+        surviving, total = (
+            np.bincount(of_layer, counts) for counts in self.count_kept()
+        )
         for _, linear, _ in self.places:
-            parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
+            parametrize.remove_parametrizations(
+                linear, "weight", leave_parametrized=True
+            )
         del self.model.pruning
         self.run.save_arrays("shares", layers=surviving / total)
         left = compact.shrink(self.model)
@@ -123,11 +144,11 @@ class Masks(loop.Method):
 
 
 def counted(masked: int, surviving: int, everything: int) -> dict[str, float]:
-    """Return the metrics of `masked` weights that have masks, of which `surviving` stay.
+    """Return the metrics of `masked` weights that have masks, of which `surviving`
+    stay.
 
-    everything: the number of all parameters of the layers, biases and LayerNorms included.
-    "remaining" is what the papers call remaining weights.
-    """
+    everything: the number of all parameters of the layers, biases and LayerNorms
+    included. "remaining" is what the papers call remaining weights."""
     return {
         "masked_weights": masked,
         "kept_weights": surviving,
@@ -140,9 +161,8 @@ def counted(masked: int, surviving: int, everything: int) -> dict[str, float]:
 class LayerMix(loop.Method):
     """A LayerMix puts a mix of the layers (lib.model.mix) into the model and trains it.
 
-    It saves the arrays `mix`: the weights [L + 1] before and after the training, and the scale
-    gamma [1].
-    """
+    It saves the arrays `mix`: the weights [L + 1] before and after the training, and
+    the scale gamma [1]."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Mix) -> None:
         self.run, self.model = run, model
@@ -160,7 +180,8 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # All L + 1 states of float32 values stay in memory until the last one (section 5).
+        # All L + 1 states of float32 values stay in memory until the last one (section
+        # 5).
         number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 
@@ -168,21 +189,21 @@ class LayerMix(loop.Method):
 def freeze(model: PreTrainedModel, part: str) -> None:
     """Freeze a part of the model: the "embeddings", or the "encoder".
 
-    The embeddings are those of words, positions and types with their LayerNorm. The encoder is the
-    embeddings and the layers. Pooler, head, mix and scores go on learning.
-    """
+    The embeddings are those of words, positions and types with their LayerNorm. The
+    encoder is the embeddings and the layers. Pooler, head, mix and scores go on
+    learning."""
     for name, parameter in base(model).named_parameters():
         if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
 
 class Course(loop.Method):
-    """A Course records the norm of each layer's unclipped gradient, without scores of masks.
+    """A Course records the norm of each layer's unclipped gradient, without scores of
+    masks.
 
-    It saves `course`, over at most 50 bins of the run: the means of the norms [bins, L], and the
-    share of the weights that the masks keep at the first step of each bin [bins]. Both are NaN
-    behind the last step of a run that diverged.
-    """
+    It saves `course`, over at most 50 bins of the run: the means of the norms [bins,
+    L], and the share of the weights that the masks keep at the first step of each bin
+    [bins]. Both are NaN behind the last step of a run that diverged."""
 
     def __init__(
         self, run: Scratch, model: PreTrainedModel, steps: int, masks: Masks | None
@@ -201,7 +222,9 @@ class Course(loop.Method):
         if step in self.edges:
             surviving, sizes = self.masks.count_kept() if self.masks else ([1], [1])
             share = sum(surviving) / sum(sizes)
-        self.run.log(step, course={"gradient_norm": norms.tolist(), "kept_share": share})
+        self.run.log(
+            step, course={"gradient_norm": norms.tolist(), "kept_share": share}
+        )
 
     def finish(self) -> Json:
         logged = self.run.logged("course")
@@ -210,5 +233,7 @@ class Course(loop.Method):
         norms[logged["step"]] = logged["gradient_norm"].astype(np.float32)
         shares[logged["step"]] = logged["kept_share"].astype(np.float32)
         means = np.stack([norms[a:b].mean(0) for a, b in pairwise(self.edges)])
-        self.run.save_arrays("course", gradient_norm=means, kept_share=shares[self.edges[:-1]])
+        self.run.save_arrays(
+            "course", gradient_norm=means, kept_share=shares[self.edges[:-1]]
+        )
         return {}

@@ -1,10 +1,9 @@
 """This module has the schedules of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
 
-They give the threshold and the weight of the penalty as functions of the step, and a controller
-finds the weight for a wanted kept share. The module is free of torch. Steps are counted from 0. w
-is `Prune.warmup_steps`, i and f are the initial and final warm-ups in units of w, and T is the
-number of steps of the run.
-"""
+They give the threshold and the weight of the penalty as functions of the step, and a
+controller finds the weight for a wanted kept share. The module is free of torch. Steps
+are counted from 0. w is `Prune.warmup_steps`, i and f are the initial and final
+warm-ups in units of w, and T is the number of steps of the run."""
 
 import math
 from dataclasses import dataclass
@@ -13,13 +12,17 @@ from lib.core.names import Refused
 from lib.core.options import Prune
 
 EVERY = 2  # The controller moves once in so many steps.
-PROPORTIONAL, INTEGRAL = 20.0, 1.0  # These gains act on the logarithm of the penalty's weight.
+PROPORTIONAL, INTEGRAL = (
+    20.0,
+    1.0,
+)  # These gains act on the logarithm of the penalty's weight.
 REACH = 1e4  # The weight of the penalty stays within this factor of where it started.
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """A Ramp is `start` up to step `first`, then follows a cubic, and is `end` after `last`."""
+    """A Ramp is `start` up to step `first`, then follows a cubic, and is `end` after
+    `last`."""
 
     start: float
     end: float
@@ -27,7 +30,8 @@ class Ramp:
     last: int  # This is T - f w.
 
     def __call__(self, step: int) -> float:
-        """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at both ends."""
+        """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at
+        both ends."""
         if step <= self.first:
             return self.start
         if step > self.last:
@@ -39,9 +43,9 @@ class Ramp:
 def plan(options: Prune, steps: int) -> Ramp:
     """Return the Ramp of the threshold in a run of `steps` steps.
 
-    Where the two warm-ups leave no room for a ramp, `overlong` decides: "refuse" raises Refused,
-    "jump" lets the threshold jump after the initial warm-up, as the public code does.
-    """
+    Where the two warm-ups leave no room for a ramp, `overlong` decides: "refuse" raises
+    Refused, "jump" lets the threshold jump after the initial warm-up, as the public
+    code does."""
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
         why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
@@ -60,19 +64,18 @@ def penalty(threshold: float, options: Prune) -> float:
 def course(step: int, first: int, steps: int) -> float:
     """Return where the score that decides should be at a step, on its way from 1 to 0.
 
-    It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero slope, as
-    its speed falls with the linear learning rate. It never rises, because no penalty can raise a
-    score again.
-    """
+    It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero
+    slope, as its speed falls with the linear learning rate. It never rises, because no
+    penalty can raise a score again."""
     return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
 
 
 def steered(weight: float, error: float, before: float, first: float) -> float:
     """Return the next weight of the penalty, by a proportional and integral controller.
 
-    It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a factor of REACH
-    from the starting weight `first`. error: how far the score that decides lags behind `course`, as
-    a share of its whole way. before: the error at the last move.
-    """
+    It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a
+    factor of REACH from the starting weight `first`. error: how far the score that
+    decides lags behind `course`, as a share of its whole way. before: the error at the
+    last move."""
     move = PROPORTIONAL * (error - before) + INTEGRAL * error
     return min(max(weight * math.exp(move), first / REACH), first * REACH)

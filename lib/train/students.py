@@ -1,7 +1,7 @@
 """This module has EfficientBERT's students (section 3.2).
 
-They are networks that inherit weights, and that learn attention, states and predictions of a
-teacher, in pre-training and in fine-tuning alike.
+They are networks that inherit weights, and that learn attention, states and predictions
+of a teacher, in pre-training and in fine-tuning alike.
 
 Shapes: B batch, T tokens, H hidden, C classes.
 """
@@ -33,9 +33,11 @@ from lib.train import heads, loop, losses
 from lib.train.learn import Lesson
 from lib.train.matching import Match, Prediction, imitating, layer_map, projected
 
-# This file of a run lists the operations of the steps operate and distil, with their reports.
+# This file of a run lists the operations of the steps operate and distil, with their
+# reports.
 SURGERY = "surgery.json"
-# This file beside a student's weights has the projection, which serves distillation alone.
+# This file beside a student's weights has the projection, which serves distillation
+# alone.
 PROJECTION = "projection.safetensors"
 MAP = "maps.0."  # The names in that file begin with this.
 HEADS = "heads.safetensors"  # This file beside a shared encoder has one classifier for each task.
@@ -51,24 +53,28 @@ def matches(
 ) -> list[Match]:
     """List the matches of equations 1 and 2.
 
-    heads: for each layer of a cut student, the teacher's heads that it still has; () means all.
-    """
+    heads: for each layer of a cut student, the teacher's heads that it still has; ()
+    means all."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
     return [
         Match("hidden", "ffn", pairs, options.mask, projected=True),
         Match("embedding", "embedding", mask=options.mask, projected=True),
-        Match("attention", "scores", pairs, options.mask, heads=heads, distance=distance),
+        Match(
+            "attention", "scores", pairs, options.mask, heads=heads, distance=distance
+        ),
     ]
 
 
-def prediction(logits: Tensor, teacher: Tensor, labels: Tensor, options: Warmup) -> Tensor:
-    """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
+def prediction(
+    logits: Tensor, teacher: Tensor, labels: Tensor, options: Warmup
+) -> Tensor:
+    """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and
+    classes.
 
-    logits, teacher: [B, C], or [B, 2, T] of spans, where the losses of the two ends are summed.
-    labels: [B]. A regression has the squared error instead, to the label with `options.gold`, else
-    to the teacher's score.
-    """
+    logits, teacher: [B, C], or [B, 2, T] of spans, where the losses of the two ends are
+    summed. labels: [B]. A regression has the squared error instead, to the label with
+    `options.gold`, else to the teacher's score."""
     ends = 2 if logits.dim() == 3 else 1
     if options.hide_first and ends == 2:
         first = torch.arange(logits.shape[2], device=logits.device) == 0
@@ -78,26 +84,29 @@ def prediction(logits: Tensor, teacher: Tensor, labels: Tensor, options: Warmup)
 
 
 def likeness(lesson: Lesson, model: PreTrainedModel) -> Callable[[], float]:
-    """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain answer.
+    """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain
+    answer.
 
-    L is the prediction loss (equation 3) on all held-out rows of a lesson, with the input
-    `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The teacher answers
-    once.
-    """
+    L is the prediction loss (equation 3) on all held-out rows of a lesson, with the
+    input `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The
+    teacher answers once."""
     encoded, teacher_logits = lesson.held_out
 
     def value() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(lesson.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
-        loss = losses.prediction(logits, encoded.labels, Targets("soft"), teacher_logits)["loss"]
+        loss = losses.prediction(
+            logits, encoded.labels, Targets("soft"), teacher_logits
+        )["loss"]
         return float(torch.exp(-ends * loss.double()))
 
     return value
 
 
 def predicted(labels: Tensor, options: Warmup) -> Prediction | None:
-    """Return the argument `prediction` of lib.train.matching.matching, None for a weight of 0.
+    """Return the argument `prediction` of lib.train.matching.matching, None for a
+    weight of 0.
 
     labels: the labels of all rows.
     """
@@ -118,14 +127,17 @@ def distilling(
 ) -> AbstractContextManager[loop.Loss]:
     """Return the objective that learns attention and states of a teacher.
 
-    labels: the labels of all rows; with them it learns the teacher's predictions too. heads: as in
-    `matches`.
-    """
+    labels: the labels of all rows; with them it learns the teacher's predictions too.
+    heads: as in `matches`."""
     prediction_args: tuple[Any, ...] = (
         () if labels is None else (logits, predicted(labels, options))
     )
     return imitating(
-        student, teacher, matches(student, teacher, options, heads), numerics, *prediction_args
+        student,
+        teacher,
+        matches(student, teacher, options, heads),
+        numerics,
+        *prediction_args,
     )
 
 
@@ -135,7 +147,11 @@ def logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
 
 # ---- Students ----
 def for_task(
-    run: Draft, net: Net | Json | None, task: Task, teacher: PreTrainedModel, dropout: float
+    run: Draft,
+    net: Net | Json | None,
+    task: Task,
+    teacher: PreTrainedModel,
+    dropout: float,
 ) -> PreTrainedModel:
     """Return a student with the head of a task (see `student`).
 
@@ -146,7 +162,9 @@ def for_task(
         seed = stream(run.seed, "head")
         torch.manual_seed(seed)  # This decides the projection where no head is drawn.
         model = heads.network(start.model, task, dropout, seed)[0]
-        model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+        model.projection = projected(
+            model.config.hidden_size, teacher.config.hidden_size
+        )
         return model
     cls = getattr(transformers, f"BertFor{heads.HEADS[task.span]}")
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
@@ -160,7 +178,12 @@ def heads_of_cut(run: Draft) -> Sequence[Sequence[int]]:
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next(
-        (entry["report"]["heads"] for entry in reports if entry["surgery"]["op"] == "cut"), ()
+        (
+            entry["report"]["heads"]
+            for entry in reports
+            if entry["surgery"]["op"] == "cut"
+        ),
+        (),
     )
 
 
@@ -172,12 +195,13 @@ def student(
     dropout: float,
     **config: Any,
 ) -> PreTrainedModel:
-    """Return a model of class `cls` for a net, with a `projection` to the teacher's width.
+    """Return a model of class `cls` for a net, with a `projection` to the teacher's
+    width.
 
-    net: None takes that of `start`. The weights of encoder and projection come from the run's input
-    `start`, a student or a supernet, where there is one. All other weights are drawn from the run's
-    seed, those of a head always. config: further values of the configuration.
-    """
+    net: None takes that of `start`. The weights of encoder and projection come from the
+    run's input `start`, a student or a supernet, where there is one. All other weights
+    are drawn from the run's seed, those of a head always. config: further values of the
+    configuration."""
     start = run.inputs.get("start")
     larger = backbone.load(start.model)[0] if start else None
     torch.manual_seed(stream(run.seed, "student"))
@@ -185,7 +209,9 @@ def student(
         assert larger is not None
         net = supernet.read_net(larger)
     model = supernet.build(net, cls, teacher.config, **config)
-    linear = model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+    linear = model.projection = projected(
+        model.config.hidden_size, teacher.config.hidden_size
+    )
     if start and larger is not None:
         supernet.inherit(model, base(larger))
         weight, bias = projection(start.model) or (None, ())
@@ -197,7 +223,8 @@ def student(
 
 
 def projection(folder: Path) -> tuple[Tensor, Tensor] | None:
-    """Return (weight, bias) of the projection in a student's folder, or None without one."""
+    """Return (weight, bias) of the projection in a student's folder, or None without
+    one."""
     path = folder / PROJECTION
     tensors = load_file(path) if path.exists() else {}
     return (tensors[MAP + "weight"], tensors[MAP + "bias"]) if tensors else None
@@ -207,17 +234,21 @@ def save_tensors(tensors: Mapping[str, Tensor], folder: Path | None, name: str) 
     """Write tensors to a file of a folder; None as the folder writes nothing."""
     if folder is not None:
         folder.mkdir(exist_ok=True)
-        made = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        made = {
+            key: value.detach().cpu().contiguous() for key, value in tensors.items()
+        }
         save_file(made, folder / name)
 
 
 # ---- Heads of several tasks ----
-def classifier(folder: Path, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the classifier and tokenizer of one task, from the folder of a run of step multitask.
+def classifier(
+    folder: Path, name: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Return the classifier and tokenizer of one task, from the folder of a run of step
+    multitask.
 
-    The classifier is the shared encoder with the head of that task. Raises KeyError for a task that
-    the run has not learned.
-    """
+    The classifier is the shared encoder with the head of that task. Raises KeyError for
+    a task that the run has not learned."""
     encoder, tokenizer = backbone.load(folder)
     return with_head(encoder, *head(folder, name)), tokenizer
 
@@ -228,10 +259,15 @@ def head(folder: Path, name: str) -> tuple[Tensor, Tensor]:
     return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
 
 
-def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
-    """Return a classifier with copies of the weights of an encoder and of a head, in eval mode."""
+def with_head(
+    encoder: PreTrainedModel, weight: Tensor, bias: Tensor
+) -> PreTrainedModel:
+    """Return a classifier with copies of the weights of an encoder and of a head, in
+    eval mode."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
-    model = supernet.build(supernet.read_net(encoder), cls, encoder.config, num_labels=labels)
+    model = supernet.build(
+        supernet.read_net(encoder), cls, encoder.config, num_labels=labels
+    )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
@@ -240,14 +276,17 @@ def with_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrai
 
 
 def put(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    """Fill a linear layer with the first columns of a weight that is at least as wide."""
+    """Fill a linear layer with the first columns of a weight that is at least as
+    wide."""
     with torch.no_grad():
         linear.weight.copy_(weight[:, : linear.in_features])
         linear.bias.copy_(bias)
 
 
 # ---- Methods of the training ----
-def methods(run: Draft, student: PreTrainedModel, shared: Json | None = None) -> list[loop.Method]:
+def methods(
+    run: Draft, student: PreTrainedModel, shared: Json | None = None
+) -> list[loop.Method]:
     """List the methods of a warm-up. shared: fields of a Shared."""
     parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
     return [*parts, Kept(run, student)]
@@ -256,9 +295,8 @@ def methods(run: Draft, student: PreTrainedModel, shared: Json | None = None) ->
 class Kept(loop.Method):
     """A Kept saves what a run keeps of a warm-up beside the model.
 
-    These are the loss and its parts at some 500 steps as `curve`, and the student's projection,
-    which leaves the model when the training ends.
-    """
+    These are the loss and its parts at some 500 steps as `curve`, and the student's
+    projection, which leaves the model when the training ends."""
 
     def __init__(self, run: Draft, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
@@ -286,7 +324,8 @@ class Parts(loop.Method):
 
     def before(self, step: int, steps: int) -> None:
         supernet.choose(
-            self.student, part(self.supernet, self.shared, self.seed, step, **self.tables)
+            self.student,
+            part(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
     def finish(self) -> Json:
@@ -310,18 +349,22 @@ def tables(config: PreTrainedConfig, teacher: int) -> dict[str, int]:
 def part(full_net: Net, shared: Shared, seed: int, step: int, **tables: int) -> Net:
     """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
-    It depends on seed and step alone. Stack and ratio of each layer are drawn from the layer's
-    choices, for all layers again until the size is in the window, as in the code. full_net: the
-    supernet's Net. tables: see `tables`. Raises Refused where no draw is in the window.
-    """
+    It depends on seed and step alone. Stack and ratio of each layer are drawn from the
+    layer's choices, for all layers again until the size is in the window, as in the
+    code. full_net: the supernet's Net. tables: see `tables`. Raises Refused where no
+    draw is in the window."""
     dice = random.Random(stream(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(
             replace(layer, stack=k, q=q)
-            for layer, (k, q) in zip(full_net.layers, map(dice.choice, shared.choices), strict=True)
+            for layer, (k, q) in zip(
+                full_net.layers, map(dice.choice, shared.choices), strict=True
+            )
         )
         net = replace(full_net, layers=layers)
         size = parameters(net, "with projection", **tables)
         if shared.window[0] <= size <= shared.window[1]:
             return net
-    raise Refused(f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it")
+    raise Refused(
+        f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it"
+    )
