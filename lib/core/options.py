@@ -260,11 +260,12 @@ class Shared(Option):
     """A Shared says which parts of a supernet are trained (EfficientBERT, stage 3)."""
 
     # A part has at least and at most so many parameters, projection included. The code
-    # has 15 and 16 million. pyrefly: ignore[implicit-any-type-argument]: as at
-    # Train.select_by
+    # has 15 and 16 million.
+    # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
     window: tuple
     # Each layer draws from its list of (k, q). The code has all 16, and that of stage 2
-    # once more. pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
+    # once more.
+    # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
     choices: tuple
 
 

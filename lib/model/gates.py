@@ -94,10 +94,9 @@ def detach(model: nn.Module) -> None:
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
-                # pyrefly: ignore[bad-argument-type]  torch has Tensor for the Parameter of a Linear.
-                layer.set_submodule(
-                    path, linear(part.weight, part.bias).train(part.training)
-                )
+                # pyrefly: ignore[bad-argument-type]  torch has Tensor for a Parameter.
+                plain = linear(part.weight, part.bias).train(part.training)
+                layer.set_submodule(path, plain)
         del layer.gates
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
 

@@ -117,12 +117,9 @@ class Cells:
         ]
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
-        # pyrefly: ignore[bad-argument-type, bad-specialization]  # These cells are numbers.
-        return [
-            key
-            for key, printed, part in rows
-            if rounded(statistics.mean(part), 1) != printed
-        ]
+        # pyrefly: ignore[bad-argument-type, bad-specialization]  Cells are numbers.
+        means = {key: rounded(statistics.mean(part), 1) for key, _, part in rows}
+        return [key for key, printed, _ in rows if means[key] != printed]
 
 
 def setting(
