@@ -2,7 +2,7 @@
 
 `python -m lib --help` lists the commands. The functions here serve a loop of your own,
 without Spec or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`.
-`lab` makes what method notebooks train on. Each function imports what it needs when it
+`trainer` makes what method notebooks train on. Each function imports what it needs when it
 is called."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lib.core.types import Json
     from lib.data import Split, Task
     from lib.export.opened import Opened
-    from lib.train.learn import Lab
+    from lib.train.learn import Trainer
 
 
 def _stands_in() -> str:
@@ -113,14 +113,14 @@ def fit(
 
     Returns the metrics of its development rows, with the training's own such as
     "steps". Raises FloatingPointError where the loss is not finite."""
-    from lib.train.learn import Lab
+    from lib.train.learn import Trainer
 
-    lab = Lab(tokenizer, task, rows, train, seed, threads)
-    return lab.fit(model).result | lab.scores(model)
+    trainer = Trainer(tokenizer, task, rows, train, seed, threads)
+    return trainer.fit(model).result | trainer.scores(model)
 
 
-def lab(count: int = 2000, seed: int = 0) -> tuple[Lab, PreTrainedModel]:
-    """Return (Lab, encoder) of the method notebooks.
+def trainer(count: int = 2000, seed: int = 0) -> tuple[Trainer, PreTrainedModel]:
+    """Return (Trainer, encoder) of the method notebooks.
 
     The task is whether a generated sentence is in order, or two of its words have
     changed places. The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
@@ -151,7 +151,7 @@ def lab(count: int = 2000, seed: int = 0) -> tuple[Lab, PreTrainedModel]:
         transformers.BertConfig(**shape)
     )
     splits = data.load(data.describe("toy", task.name, count))
-    return learn.Lab(tokenizer, task, splits, train, seed), encoder
+    return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
 
 def rank(

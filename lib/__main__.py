@@ -161,23 +161,23 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
     from lib.cluster import sweep
     from lib.page import notebook
-    from lib.page.report import Book
+    from lib.page.report import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read(args)
-    with closing(Book(scope, values, grids, absent, store)) as book:
-        print(f"{book} shows how far it is", flush=True)
+    with closing(Report(scope, values, grids, absent, store)) as pages:
+        print(f"{pages} shows how far it is", flush=True)
         if make:
-            specs = notebook.list_specs(*(sheet.grids for sheet in book.sheets))
+            specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
             todo = sweep.expected(store.missing(specs), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            with book.meanwhile():
+            with pages.meanwhile():
                 lost = sweep.make(
-                    specs, store, args.workers, done=book.done, backend=args.backend
+                    specs, store, args.workers, done=pages.done, backend=args.backend
                 )
             report_lost(lost)
-        failed = book.finish()
-    print(*book.answers(), f"{book}  ({time.monotonic() - began:.0f} s)", sep="\n")
+        failed = pages.finish()
+    print(*pages.answers(), f"{pages}  ({time.monotonic() - began:.0f} s)", sep="\n")
     return failed or bool(lost)
 
 

@@ -387,9 +387,9 @@ def step_seconds(spec, store, most):
     """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no
     more run."""
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
-        draft = Watched(folder, spec, store, most)
-        function(spec.step)(draft, **spec.args)
-    return np.diff(draft.marks, axis=0)
+        writer = Watched(folder, spec, store, most)
+        function(spec.step)(writer, **spec.args)
+    return np.diff(writer.marks, axis=0)
 
 
 def pruners(common, start):

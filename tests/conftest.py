@@ -416,8 +416,8 @@ def every_spec(pages, profile):
 
 
 # ---- runs ----
-class Draft(Scratch):
-    """What a step or the loop asks of a lib.core.store.Draft, without a store; `lines`
+class RunWriter(Scratch):
+    """What a step or the loop asks of a lib.core.store.RunWriter, without a store; `lines`
     were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
@@ -454,10 +454,10 @@ def store(tmp_path_factory):
     return Store(folder, folder / "none")
 
 
-def finish(draft, metrics=None, env=None):
-    """The run that a lib.core.store.Draft becomes."""
-    draft.seal(metrics or {}, env or {})
-    return draft.store.place(draft.spec)
+def finish(writer, metrics=None, env=None):
+    """The run that a lib.core.store.RunWriter becomes."""
+    writer.seal(metrics or {}, env or {})
+    return writer.store.place(writer.spec)
 
 
 def made(store, spec, **more):

@@ -20,10 +20,10 @@ from lib.measure import compare
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
-from lib.page import artefact, plot, sheet, tables, verdicts
+from lib.page import artefact, builder, plot, tables, verdicts
 from lib.page.tables import Runs
 from lib.papers import published
-from lib.papers.published import Printed
+from lib.papers.published import PrintedNumber
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})
@@ -76,10 +76,10 @@ def collected(monkeypatch, *origins, error=""):
 def test_published_cells_keep_their_digits(page):
     parts = {
         "a": {
-            ("published", name): Printed(text)
+            ("published", name): PrintedNumber(text)
             for name, text in {"x": "1.239", "y": "0.040", "z": "12"}.items()
         },
-        "b": {("published", "x"): Printed("0.375")}
+        "b": {("published", "x"): PrintedNumber("0.375")}
         | {("ours", name): "1.2" for name in "xyz"},
     }
     page.table(compare.table(parts), "Digits")
@@ -139,7 +139,7 @@ def test_the_loader_for_the_eye_gives_the_file(paper, name):
         (1e-5, "1e-05"),
         ("81.2 ± 0.4 (3)",) * 2,
     ]
-    + [(7, "7"), (Printed("0.040"), "0.040")],
+    + [(7, "7"), (PrintedNumber("0.040"), "0.040")],
 )
 def test_floats_have_four_digits_and_printed_numbers_their_own(value, text):
     assert tables.digits(value) == text
@@ -290,7 +290,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     found = verdicts.answers([Verdict("G1", (result,), kind="finding")])
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
-    text = sheet.light({"cells": cells}, "GhostBERT: New", body)
+    text = builder.light({"cells": cells}, "GhostBERT: New", body)
     parts = [
         "# GhostBERT: New",
         "Ghosts minus pruning: not measured (not run yet).",
@@ -346,7 +346,7 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
         code_cell("explore"),
     ]
     texts = [
-        c["source"] for c in sheet.shown_cells(cells) if c["cell_type"] == "markdown"
+        c["source"] for c in builder.shown_cells(cells) if c["cell_type"] == "markdown"
     ]
     stay = ["A table behind a cell without output", "A text alone", "Before code alone"]
     assert texts == ["Title", *stay, "Knobs"]

@@ -241,8 +241,8 @@ def test_each_side_varies_beside_the_original_of_the_other():
     ]
 
 
-class Draft(SimpleNamespace):
-    """What a step uses of lib.core.store.Draft."""
+class RunWriter(SimpleNamespace):
+    """What a step uses of lib.core.store.RunWriter."""
 
     def progress(self, fraction):
         self.fractions.append(fraction)
@@ -258,7 +258,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "load", lambda data, seed=None: {"train": PAIRS})
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
-    run = Draft(
+    run = RunWriter(
         folder=tmp_path,
         model=tmp_path / "model",
         resume=tmp_path / "resume",

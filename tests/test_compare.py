@@ -14,7 +14,7 @@ from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
 from lib.page.tables import Runs
 from lib.papers import bermo, efficientbert, grids, nas
-from lib.train.learn import Lesson
+from lib.train.learn import TaskTraining
 
 RNG = np.random.default_rng(0)
 
@@ -225,11 +225,11 @@ def test_sizes_of_the_report_are_drawn_by_column(frame):
 def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     logits, labels = classes(0.8)
     said = metrics.scores(GLUE["MRPC"], logits, labels)
-    lesson = SimpleNamespace(task=GLUE["MRPC"])
+    training = SimpleNamespace(task=GLUE["MRPC"])
 
     def score(*names):
-        lesson.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
-        return Lesson.score(lesson, lambda: (said, {}))
+        training.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
+        return TaskTraining.score(training, lambda: (said, {}))
 
     assert score() == said["accuracy"] and score("f1") == said["f1"]
     assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2

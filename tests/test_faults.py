@@ -34,7 +34,7 @@ from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import models, own
-from lib.page import evidence, notebook, report, sheet, tables
+from lib.page import builder, evidence, notebook, report, tables
 from lib.train import loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -809,7 +809,7 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
 def test_a_page_that_another_process_makes_is_waited_for_and_told(
     tmp_path, capsys, monkeypatch
 ):
-    page = sheet.Sheet(tmp_path / "x.ipynb", tmp_path / "page")
+    page = builder.PageBuilder(tmp_path / "x.ipynb", tmp_path / "page")
     page.folder.mkdir()
     monkeypatch.setenv(
         notebook.BATCH, ""
@@ -823,12 +823,12 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(
             time.sleep(1.0)
 
     monkeypatch.setattr(
-        sheet.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made")
+        builder.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made")
     )
     (other := threading.Thread(target=hold)).start()
     held.wait()
     with pytest.raises(pytest.fail.Exception, match="made"):
-        sheet.execute(page)
+        builder.execute(page)
     other.join()
     assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
 

@@ -227,7 +227,7 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
         for name in ("__init__", "layer_dropping")
     )
     line, text, code = (
-        '"Layer dropping": "layer_dropping", ',
+        '    "Layer dropping": "layer_dropping",\n',
         table.read_text(),
         own.read_text(),
     )

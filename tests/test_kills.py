@@ -27,7 +27,7 @@ from lib.core import execute, paths
 from lib.core.spec import from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
-from lib.page import sheet
+from lib.page import builder
 
 
 def at_work(body, runs):
@@ -159,7 +159,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
             root.glob("runs/*/*.lock")
         )
         for path in folder.glob("*_fine.html"):
-            assert sheet.made_of(path)
+            assert builder.made_of(path)
 
     (root := tmp_path / "whole").mkdir()
     assert begun(root, "tidy").wait() == 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import Draft
+from conftest import RunWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -45,7 +45,7 @@ class Interrupted(Exception):
 
 def trained(
     tiny,
-    draft,
+    writer,
     settings,
     make=lambda model, calls: (),
     stop=None,
@@ -64,7 +64,7 @@ def trained(
         calls.append(("loss", *rows.tolist()))
         seen.append(rows)
         if len(seen) == slow_from:
-            draft.checkpoint_seconds = NEVER
+            writer.checkpoint_seconds = NEVER
         if len(seen) == stop:
             raise Interrupted
         return losses.prediction(
@@ -73,7 +73,7 @@ def trained(
 
     score, methods = evaluate and (lambda: evaluate(model)), make(model, calls)
     result = loop.fit(
-        draft, model, data, loss, settings, numerics, score, methods, **more
+        writer, model, data, loss, settings, numerics, score, methods, **more
     )
     return model, calls, {k: v for k, v in result.items() if k != "examples_per_second"}
 
@@ -168,11 +168,11 @@ def untouched(*_):
 def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     evaluate = arbitrary_score if "select" in changes else None
     with_rows, result = fitted(
-        tiny, Draft(tmp_path / "a"), train(**changes), evaluate=evaluate
+        tiny, RunWriter(tmp_path / "a"), train(**changes), evaluate=evaluate
     )
     monkeypatch.setattr(loop, "used_rows", untouched)
     without, expected = fitted(
-        tiny, Draft(tmp_path / "b"), train(**changes), evaluate=evaluate
+        tiny, RunWriter(tmp_path / "b"), train(**changes), evaluate=evaluate
     )
     assert result == expected and same(with_rows, without)
 
@@ -234,22 +234,22 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
 
 # ---- fit ----
 def test_fit_learns_and_tells(tiny, tmp_path):
-    draft, before = Draft(tmp_path), bits(tiny())
-    model, result = fitted(tiny, draft, train(epochs=20, dropout=0.0))
-    curve = draft.logged("curve")
+    writer, before = RunWriter(tmp_path), bits(tiny())
+    model, result = fitted(tiny, writer, train(epochs=20, dropout=0.0))
+    curve = writer.logged("curve")
     assert result.pop("mean_tokens") > 1 and result == {"steps": 120}
     assert (
         curve["step"].tolist() == list(range(120))
         and (curve["hard"] == curve["loss"]).all()
     )
     assert curve["loss"][-6:].mean() < 0.5 * curve["loss"][:6].mean()
-    assert draft.told == [(step + 1) / 120 for step in range(120)]
-    assert not model.training and not draft.resume.exists() and not same(model, before)
+    assert writer.told == [(step + 1) / 120 for step in range(120)]
+    assert not model.training and not writer.resume.exists() and not same(model, before)
 
 
 def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
-    drafts = [Draft(tmp_path / f"{i}", seed) for i, seed in enumerate((3, 3, 4))]
-    runs = [fitted(tiny, draft, train()) for draft in drafts]
+    drafts = [RunWriter(tmp_path / f"{i}", seed) for i, seed in enumerate((3, 3, 4))]
+    runs = [fitted(tiny, writer, train()) for writer in drafts]
     assert same(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
     assert not same(runs[0][0], runs[2][0])
 
@@ -262,56 +262,56 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     """Step 7 is the first of an epoch."""
     settings = train(select=select, eval_every=every)
     evaluate = arbitrary_score if select == "best" else None
-    whole = Draft(tmp_path / "whole")
+    whole = RunWriter(tmp_path / "whole")
     expected, result = fitted(tiny, whole, settings, evaluate=evaluate)
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        fitted(tiny, draft, settings, stop=stop, evaluate=evaluate)
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
-    model, again = fitted(tiny, draft, settings, evaluate=evaluate)
-    assert {"step": stop - 1, "resumed": True} in draft.lines and draft.told[
+        fitted(tiny, writer, settings, stop=stop, evaluate=evaluate)
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    model, again = fitted(tiny, writer, settings, evaluate=evaluate)
+    assert {"step": stop - 1, "resumed": True} in writer.lines and writer.told[
         0
     ] == stop / 18
     assert same(model, expected)
     assert again == result and ("best_step" in again) == (select == "best")
-    assert [line for line in draft.lines if "resumed" not in line] == whole.lines
+    assert [line for line in writer.lines if "resumed" not in line] == whole.lines
 
 
 def test_bfloat16_runs_resume_too(tiny, tmp_path):
     numerics = Numerics("bfloat16", 1)
     expected, result = fitted(
-        tiny, Draft(tmp_path / "whole"), train(), numerics=numerics
+        tiny, RunWriter(tmp_path / "whole"), train(), numerics=numerics
     )
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        fitted(tiny, draft, train(), stop=9, numerics=numerics)
-    model, again = fitted(tiny, Draft(tmp_path / "cut"), train(), numerics=numerics)
+        fitted(tiny, writer, train(), stop=9, numerics=numerics)
+    model, again = fitted(tiny, RunWriter(tmp_path / "cut"), train(), numerics=numerics)
     assert same(model, expected) and again == result
     assert {v.dtype for v in bits(model).values()} == {torch.float32}
-    assert not same(expected, fitted(tiny, Draft(tmp_path / "float32"), train())[0])
+    assert not same(expected, fitted(tiny, RunWriter(tmp_path / "float32"), train())[0])
 
 
 @pytest.mark.parametrize("was", ["bfloat16", None])
 def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
     """None: an older checkpoint, which does not tell its dtype."""
     say.cache_clear()
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    expected, result = fitted(tiny, RunWriter(tmp_path / "whole"), train())
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        fitted(tiny, draft, train(), stop=9, numerics=Numerics(was or "float32", 1))
-    folders = sorted(draft.resume.glob("step-*"))
+        fitted(tiny, writer, train(), stop=9, numerics=Numerics(was or "float32", 1))
+    folders = sorted(writer.resume.glob("step-*"))
     for folder in folders if was is None else ():
         body = torch.load(folder / loop.STATE)
         assert body.pop("dtype") == "float32"
         torch.save(body, folder / loop.STATE)
         disk.seal(folder)
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
-    model, again = fitted(tiny, draft, train())
-    assert same(model, expected) and again == result and draft.told[0] == 1 / 18
-    assert not any("resumed" in line for line in draft.lines)
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    model, again = fitted(tiny, writer, train())
+    assert same(model, expected) and again == result and writer.told[0] == 1 / 18
+    assert not any("resumed" in line for line in writer.lines)
     told = f"is of {was or 'an unknown dtype'}, not float32; it begins anew"
     assert told in capfd.readouterr().err and folders[-1] not in [
-        *draft.resume.glob("*")
+        *writer.resume.glob("*")
     ]
 
 
@@ -324,7 +324,7 @@ def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
         return {2: 5.0, 3: 5.0}.get(step, 1.0)
 
     settings = train(clip=0.0, weight_decay=0.01, epochs=5, select="best")
-    model, result = fitted(tiny, Draft(tmp_path), settings, evaluate=evaluate)
+    model, result = fitted(tiny, RunWriter(tmp_path), settings, evaluate=evaluate)
     assert len(kept) == 5 and result["best_step"] == 12
     assert same(model, kept[2]) and not same(model, kept[5])
 
@@ -341,42 +341,42 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
 
     told = r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"
     with pytest.raises(FloatingPointError, match=told):
-        loop.fit(Draft(tmp_path), model, data, loss, train(), NUMERICS)
+        loop.fit(RunWriter(tmp_path), model, data, loss, train(), NUMERICS)
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
 # ---- checkpoints ----
 def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
-    draft = Draft(tmp_path, checkpoint_seconds=EVERY_STEP)
-    (draft.resume / ".step-00000004.7").mkdir(parents=True)
-    (draft.resume / ".step-00000004.7" / "model.safetensors").write_bytes(b"half")
-    expected, _ = fitted(tiny, Draft(tmp_path / "other"), train())
+    writer = RunWriter(tmp_path, checkpoint_seconds=EVERY_STEP)
+    (writer.resume / ".step-00000004.7").mkdir(parents=True)
+    (writer.resume / ".step-00000004.7" / "model.safetensors").write_bytes(b"half")
+    expected, _ = fitted(tiny, RunWriter(tmp_path / "other"), train())
     with pytest.raises(Interrupted):
-        fitted(tiny, draft, train(), stop=6)
-    assert sorted(p.name for p in draft.resume.iterdir()) == [
+        fitted(tiny, writer, train(), stop=6)
+    assert sorted(p.name for p in writer.resume.iterdir()) == [
         "step-00000004",
         "step-00000005",
     ]
-    (draft.resume / ".step-00000006.7").mkdir()
-    (draft.resume / ".step-00000006.7" / "state.json").write_text("{")
-    (draft.resume / ".best.safetensors.7").write_bytes(b"half")
-    model, _ = fitted(tiny, draft, train())
+    (writer.resume / ".step-00000006.7").mkdir()
+    (writer.resume / ".step-00000006.7" / "state.json").write_text("{")
+    (writer.resume / ".best.safetensors.7").write_bytes(b"half")
+    model, _ = fitted(tiny, writer, train())
     assert same(model, expected)
 
 
 def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
     """Killed between writing one and removing an older one; the first one here is no
     checkpoint."""
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    expected, result = fitted(tiny, RunWriter(tmp_path / "whole"), train())
+    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     for stop in (3, 2):
         with pytest.raises(Interrupted):
-            fitted(tiny, draft, train(), stop=stop)
-    (draft.resume / "step-00000001").mkdir()
-    model, again = fitted(tiny, draft, train())
+            fitted(tiny, writer, train(), stop=stop)
+    (writer.resume / "step-00000001").mkdir()
+    model, again = fitted(tiny, writer, train())
     assert same(model, expected) and again == result
     last = ["step-00000016", "step-00000017"]
-    assert sorted(p.name for p in draft.resume.iterdir()) == last
+    assert sorted(p.name for p in writer.resume.iterdir()) == last
 
 
 # ---- predict ----
@@ -421,7 +421,7 @@ def test_methods_compose_in_order_and_know_the_step(tiny, tmp_path):
     def make(_, calls):
         return [Told(calls, "a"), Told(calls, "b")]
 
-    _, calls, _ = trained(tiny, Draft(tmp_path), train(epochs=1), make)
+    _, calls, _ = trained(tiny, RunWriter(tmp_path), train(epochs=1), make)
     moments = [call for call in calls if call[0] != "loss"]
     assert moments == [
         (name, moment, step, 6)
@@ -447,13 +447,13 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
         }
         return [Norm(weight, name) for name, weight in weights.items()]
 
-    draft = Draft(tmp_path)
-    trained(tiny, draft, train(epochs=1), make)
-    for line in draft.lines:
+    writer = RunWriter(tmp_path)
+    trained(tiny, writer, train(epochs=1), make)
+    for line in writer.lines:
         told = line.get("curve", line)
         total = told["hard"] + told["head"] + told["pooler"]
         assert told["head"] > 0 and told["loss"] == pytest.approx(total, rel=1e-6)
-    assert draft.logged("curve")["step"].tolist() == list(range(6))
+    assert writer.logged("curve")["step"].tolist() == list(range(6))
 
 
 def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
@@ -482,7 +482,7 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
         ]
 
     settings = train(weight_decay=0.01, spare_norms=True)
-    model, _ = fitted(tiny, Draft(tmp_path), settings, make)
+    model, _ = fitted(tiny, RunWriter(tmp_path), settings, make)
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
     for step, groups in enumerate(seen):
@@ -519,7 +519,9 @@ def test_batches_of_ones_own(tiny, tmp_path):
     def batches(epoch):
         return [np.array([epoch, 3]), np.array([5])]
 
-    _, calls, result = trained(tiny, Draft(tmp_path), train(epochs=2), batches=batches)
+    _, calls, result = trained(
+        tiny, RunWriter(tmp_path), train(epochs=2), batches=batches
+    )
     assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result[
         "steps"
     ] == 4

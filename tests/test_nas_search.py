@@ -325,15 +325,15 @@ def test_the_reference_is_one_of_the_timed_models(store):
 
 
 # ---- losses ----
-def lesson(teacher, **more):
-    """What an objective asks of a lib.train.learn.Lesson."""
+def training(teacher, **more):
+    """What an objective asks of a lib.train.learn.TaskTraining."""
     run = SimpleNamespace(seed=0)
     return SimpleNamespace(teacher=(teacher, None), run=run, numerics=NUMERICS, **more)
 
 
 def parts_of(options, student, other, batch):
     """The loss of a batch, without a run."""
-    with objectives.intermediate(lesson(other), student, options) as loss:
+    with objectives.intermediate(training(other), student, options) as loss:
         return loss(batch, None)
 
 
@@ -407,7 +407,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
-    told = lesson(None, teacher_logits=b, task=task, rows=rows)
+    told = training(None, teacher_logits=b, task=task, rows=rows)
     with objectives.objective_of(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)

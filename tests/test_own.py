@@ -352,7 +352,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
     model = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
 
     def names(data_set, at):
-        mine = grids.Own("toy", str(data_set), str(at))
+        mine = grids.ReaderProfile("toy", str(data_set), str(at))
         path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
         return {
             spec.name
@@ -422,24 +422,26 @@ def test_a_model_folder_that_is_replaced_is_another_model(encoder):
 
 # ---- model ----
 def test_the_shape_is_that_of_the_configuration(encoder):
-    mine = grids.Own("mini", model=encoder(4))
+    mine = grids.ReaderProfile("mini", model=encoder(4))
     of = grids.shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
     assert grids.families(mine) == ("bert",)
     assert grids.backbone(mine).args["name"] == mine.model
     assert grids.backbone(mine) == grids.started(mine, "bert-base-uncased")
-    electra = grids.Own("toy", model=encoder(4, "Electra", embedding_size=16))
+    electra = grids.ReaderProfile("toy", model=encoder(4, "Electra", embedding_size=16))
     assert (grids.shape(electra).embedding, grids.families(electra)) == (
         16,
         ("electra",),
     )
-    mpnet = grids.Own("toy", model=encoder(4, "MPNet"))
+    mpnet = grids.ReaderProfile("toy", model=encoder(4, "MPNet"))
     assert (grids.shape(mpnet).family, grids.shape(mpnet).types) == ("mpnet", 0)
     assert grids.families(mpnet) == ("bert",)
     with pytest.raises(
         ValueError, match="embeddings 129; expected a whole number from 130"
     ):
-        grids.Own("toy", model=encoder(4, "MPNet", max_position_embeddings=129))
+        grids.ReaderProfile(
+            "toy", model=encoder(4, "MPNet", max_position_embeddings=129)
+        )
 
 
 def test_what_is_no_encoder_is_refused(tmp_path, encoder):
@@ -475,7 +477,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
 
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
-    four, five = (grids.Own("mini", model=encoder(heads)) for heads in (4, 5))
+    four, five = (grids.ReaderProfile("mini", model=encoder(heads)) for heads in (4, 5))
     assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept_heads(four, 9) == 3
     spec = ghostbert.untrained(four, "SST-2", 3, ghostbert.ghost(four))
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
@@ -488,7 +490,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
-    mine = grids.Own("toy", model=encoder(2, intermediate_size=8))
+    mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
     low = nas.least(mine)
     assert nas.reachable(mine, [low / 2, low, 1.0]) == [low, 1.0]
     assert nas.reachable("mini") == list(nas.RATIOS)
@@ -496,7 +498,7 @@ def test_ratios_are_those_that_one_head_leaves(encoder):
 
 # ---- both ----
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
-    mine = grids.Own("toy", tsv, encoder())
+    mine = grids.ReaderProfile("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
     assert grids.tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
     assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == [
@@ -504,7 +506,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     ]
     assert (
         str(mine) == "toy, own data and model"
-        and grids.Own(**grids.values(mine)) == mine
+        and grids.ReaderProfile(**grids.values(mine)) == mine
     )
     described = grids.dataset(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (
@@ -515,7 +517,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
         grids.tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
-        grids.Own("toy", tsv)
+        grids.ReaderProfile("toy", tsv)
 
 
 def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
@@ -524,11 +526,11 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        mine = grids.Own("toy", data_set, model)
-        book = report.Book(
+        mine = grids.ReaderProfile("toy", data_set, model)
+        book = report.Report(
             mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store
         )
-        (page,) = book.sheets
+        (page,) = book.builders
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
         told = (tmp_path / "toy" / "index.html").read_text().partition("<main")[2]
@@ -544,7 +546,7 @@ def training():
 
 @pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
-    mine = grids.Own("toy", tsv, encoder(12))
+    mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_specs(notebook.planned(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -564,7 +566,7 @@ def _inputs(spec):
 
 
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
-    mine = grids.Own("toy", tsv, encoder())
+    mine = grids.ReaderProfile("toy", tsv, encoder())
     run = made(store, grids.teacher(mine, "reviews.tsv").with_seed(0))
     assert (
         len(run.arrays("predictions")["labels"]) == 20
@@ -630,7 +632,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 
 # ---- the frontier on them ----
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
-    mine = grids.Own("toy", tsv, encoder(12))
+    mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}
     grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -644,7 +646,7 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
 
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
-    mine = grids.Own("toy", str(path), encoder(12))
+    mine = grids.ReaderProfile("toy", str(path), encoder(12))
     grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))[
         "grid"
     ]
@@ -735,7 +737,7 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 
 
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
-    mine = grids.Own("toy", tsv, encoder(num_hidden_layers=1))
+    mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = paths.NOTEBOOKS / "92_your_task.ipynb"
     grid = notebook.planned(path, grids.values(mine) | values)["grid"]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import FAMILIES, Draft, classes, every_spec, made, untrained
+from conftest import FAMILIES, RunWriter, classes, every_spec, made, untrained
 
 from lib import data
 from lib.__main__ import main
@@ -173,15 +173,17 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.profile_of("paper").numerics
-    lesson = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.objective_of(lesson, student, teacher, Distil()) as loss:
+    training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
+    with distilling.objective_of(training, student, teacher, Distil()) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)
             return loss(batch, rows)
 
         train = replace(ghostbert.DISTIL["paper"], **small)
-        first = loop.fit(Draft(tmp_path), student, encoded, distilled, train, numerics)
+        first = loop.fit(
+            RunWriter(tmp_path), student, encoded, distilled, train, numerics
+        )
     kernels = {name for name in before if "convolution" in name}
     assert len(kernels) == 4 and kernels <= moved() and moved().isdisjoint(head)
     assert any("word_embeddings" in name for name in moved())
@@ -192,7 +194,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         )
 
     train = replace(ghostbert.FINETUNE["paper"], **small)
-    second = loop.fit(Draft(tmp_path), student, encoded, tuned, train, numerics)
+    second = loop.fit(RunWriter(tmp_path), student, encoded, tuned, train, numerics)
     assert set(head) <= moved()
     assert all(r["steps"] == 2 for r in (first, second))
     betas = (grids.LOOP["Adam beta1"], grids.LOOP["Adam beta2"])

@@ -38,7 +38,7 @@ from lib.core.options import Span, Train
 from lib.data import digits, grammar, read, toy
 from lib.measure import compare
 from lib.measure.cost import Shape
-from lib.page import checks, claims, lists, notebook, report, sheet
+from lib.page import builder, checks, claims, lists, notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
 from lib.steps import latency, maps, predict, pretrain, warming
 from lib.train import learn
@@ -198,7 +198,7 @@ class Here:
 
 
 def perform(page):
-    """As lib.page.sheet.execute, in a shell of this process."""
+    """As lib.page.builder.execute, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
@@ -239,7 +239,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     for module in (executors, backends):
         monkeypatch.setattr(module, "Local", Here)
-    monkeypatch.setattr(sheet, "execute", perform)
+    monkeypatch.setattr(builder, "execute", perform)
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
@@ -247,7 +247,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     )
     monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(
-        report.Book, "publish", partialmethod(last, report.Book.publish)
+        report.Report, "publish", partialmethod(last, report.Report.publish)
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -295,7 +295,7 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.page.report.Book.publish, which writes every card every two seconds: at
+    """As lib.page.report.Report.publish, which writes every card every two seconds: at
     the end."""
     if not book.working:
         publish(book)

@@ -78,7 +78,9 @@ def test_every_correction_stands_on_a_page(paper):
         if cell["cell_type"] == "code"
     ]
     text = "\n".join("".join(cell["source"]) for cell in cells)
-    calls = " ".join(re.findall(rf'published\.corrections\("{paper}",([^)]*)\)', text))
+    calls = " ".join(
+        re.findall(rf'published\.corrections\(\s*"{paper}",([^)]*)\)', text)
+    )
     shown = set(re.findall('"([^"]+)"', calls))
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
     if paper == "nas":  # which shows the corrections of its table itself

@@ -17,7 +17,7 @@ from lib.cluster.executors import need
 from lib.core import disk, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
-from lib.core.store import Draft, Store
+from lib.core.store import RunWriter, Store
 from lib.papers import grids
 
 pytestmark = pytest.mark.slow
@@ -39,9 +39,9 @@ def many(tmp_path_factory):
     """A store of RUNS finished runs: RUNS / SEEDS Specs; later seeds are links."""
     root = tmp_path_factory.mktemp("many")
     store = Store(root / "runs", root / "records")
-    draft = Draft(store, spec(0), {}, keep=False)
-    draft.worked += 60
-    first = finish(draft, {"accuracy": 0.5, "mean_tokens": 9.0})
+    writer = RunWriter(store, spec(0), {}, keep=False)
+    writer.worked += 60
+    first = finish(writer, {"accuracy": 0.5, "mean_tokens": 9.0})
     digests = read_json(first.folder / disk.MANIFEST)["files"]
     for number, seed in product(range(RUNS // SEEDS), range(SEEDS)):
         folder = store.runs / spec(number, seed).name

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lib.core.names import Refused, known, stream
 from lib.core.options import Ghost, Numerics, Train
 from lib.core.spec import Output, Spec, canonical, from_json, plain
-from lib.core.steps import LESSON, STEPS
+from lib.core.steps import STEPS, TASK_TRAINING
 from lib.steps import function as function_of
 
 PRETRAIN = Spec(
@@ -34,12 +34,12 @@ def test_known_identities_do_not_change():
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_table_of_steps_names_the_arguments_of_each_function(name):
-    """A function on a task takes a Lesson instead of the first ones."""
+    """A function on a task takes a TaskTraining instead of the first ones."""
     function, named = function_of(name), {"run", *STEPS[name].args}
     if isinstance(function, partial):
         function, named = (
             function.args[0],
-            named - {"run", *LESSON.split(), "span"} | {"lesson"},
+            named - {"run", *TASK_TRAINING.split(), "span"} | {"lesson"},
         )
     assert {*inspect.signature(function).parameters} == named
 

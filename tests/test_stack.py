@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import Draft, position_bias
+from conftest import RunWriter, position_bias
 from torch.nn import functional
 
 from lib.core.options import Numerics, Targets, Train
@@ -150,7 +150,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
 
         train = Train(epochs=2, batch=8, lr=1e-3, max_length=16, dropout=0.1)
         loop.fit(
-            Draft(tmp_path / str(exact)),
+            RunWriter(tmp_path / str(exact)),
             made,
             encoded,
             loss,

@@ -16,14 +16,14 @@ from filelock import Timeout
 from lib.core import disk, execute, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
-from lib.core.store import Draft, Store, alive, cost, locked
+from lib.core.store import RunWriter, Store, alive, cost, locked
 from lib.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
 
 
 def finished(store, spec=SPEC, metrics=None):
-    return finish(Draft(store, spec, {}, keep=True), metrics or {"accuracy": 1.0})
+    return finish(RunWriter(store, spec, {}, keep=True), metrics or {"accuracy": 1.0})
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def elsewhere(store):
 def test_a_run_is_there_only_when_it_is_whole(store):
     assert store.state(SPEC)["state"] == "missing"
     with locked(store.lock(SPEC)):
-        draft = Draft(store, SPEC, {}, keep=True)
+        writer = RunWriter(store, SPEC, {}, keep=True)
         assert store.state(SPEC)["state"] == "running"
     assert (
         store.find(SPEC) is None and store.state(SPEC)["state"] == "died"
     )  # nobody is at it
-    run = finish(draft, {"accuracy": 0.5}, {"python": "3"})
+    run = finish(writer, {"accuracy": 0.5}, {"python": "3"})
     assert (
         store.find(SPEC).metrics == {"accuracy": 0.5}
         and run.status["state"] == "finished"
@@ -54,20 +54,20 @@ def test_a_run_is_there_only_when_it_is_whole(store):
 
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
-    rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
+    rng, writer = np.random.default_rng(0), RunWriter(store, spec, {}, keep=True)
     logits, labels = (
         rng.normal(size=(rows, 2)).astype(np.float32),
         rng.integers(0, 2, rows),
     )
-    draft.save_arrays(
+    writer.save_arrays(
         "predictions", logits=logits, labels=labels, index=np.arange(rows)
     )
-    draft.save_arrays(
+    writer.save_arrays(
         "curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8)
     )
-    (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
-    draft.log(step=1)
-    return finish(draft, {"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
+    (writer.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    writer.log(step=1)
+    return finish(writer, {"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
 
 
 def test_a_record_is_the_run_without_weights_and_events(store):
@@ -239,20 +239,20 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_run_whose_folder_is_deleted_stops(store, anew):
     """Nothing is written to a folder that was made anew by the next command."""
-    draft = Draft(store, SPEC, {}, keep=True)
-    shutil.rmtree(draft.folder)
+    writer = RunWriter(store, SPEC, {}, keep=True)
+    shutil.rmtree(writer.folder)
     if anew:
-        Draft(store, SPEC, {}, keep=True)
+        RunWriter(store, SPEC, {}, keep=True)
     for write in (
-        lambda: draft.tell("started"),
-        lambda: draft.save_arrays("x", y=np.zeros(1)),
-        lambda: draft.seal({}, {}),
+        lambda: writer.tell("started"),
+        lambda: writer.save_arrays("x", y=np.zeros(1)),
+        lambda: writer.seal({}, {}),
     ):
         with pytest.raises(
             FileNotFoundError, match="was deleted while the run was made"
         ):
             write()
-    assert draft.folder.exists() == anew and store.find(SPEC) is None
+    assert writer.folder.exists() == anew and store.find(SPEC) is None
 
 
 def test_a_run_without_one_of_its_parts_is_damaged(store):

@@ -17,7 +17,7 @@ from lib.cluster import executors, sweep
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import Draft, Store, cost
+from lib.core.store import RunWriter, Store, cost
 from lib.page.tables import collect
 
 NUMERICS = Numerics("float32", 1)
@@ -60,11 +60,11 @@ def store(tmp_path):
 
 
 def done(store, spec, weights=True):
-    draft = Draft(store, spec, {}, keep=True)
+    writer = RunWriter(store, spec, {}, keep=True)
     if weights:
-        (draft.folder / "model").mkdir()
-        (draft.folder / "model" / "config.json").write_text("{}")
-    return finish(draft)
+        (writer.folder / "model").mkdir()
+        (writer.folder / "model" / "config.json").write_text("{}")
+    return finish(writer)
 
 
 def planned(specs, store):

@@ -21,7 +21,7 @@ from lib.core import disk, paths, processor
 from lib.core.names import Refused, one_line
 from lib.core.spec import Spec, from_json, generated
 from lib.core.steps import STEPS
-from lib.core.store import Draft, Run, Store, alive, cost, locked, say
+from lib.core.store import Run, RunWriter, Store, alive, cost, locked, say
 from lib.core.types import Json
 
 # These packages decide results, beside torch.
@@ -60,23 +60,23 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
         inputs[name] = run
     commit()  # It is cached now: a later checkout is not the code that runs here.
     keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
-    draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
+    writer = RunWriter(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        with disk.room(draft.folder):
+        with disk.room(writer.folder):
             step = import_module("lib.steps").function(spec.step)
-            draft.seal(step(draft, **args), environment(spec))
+            writer.seal(step(writer, **args), environment(spec))
     except KeyboardInterrupt:
         with suppress(OSError):
-            draft.tell("stopped")
+            writer.tell("stopped")
         raise
     except Exception as error:
         failure = {"error": one_line(error)}
         try:
-            draft.tell("failed", **failure, traceback=traceback.format_exc())
+            writer.tell("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # The disk may be full.
             with suppress(OSError):
-                draft.tell("failed", in_place=True, **failure)
+                writer.tell("failed", in_place=True, **failure)
         raise
     return store.place(spec)
 

@@ -286,7 +286,7 @@ class Gates(Option):
     # A gate that moves jumps by 10; the report's "rescaled" is not defined.
     update: Literal["jump"]
     weight: float  # This is lambda_cost: 1 (section 7.9).
-    # This is t, which is not given. Printed sizes lie within 1 % of their target at
+    # This is t, which is not given. PrintedNumber sizes lie within 1 % of their target at
     # best.
     tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
     # A final trim, which the report does not have, ends on the target. With "steps"

@@ -18,39 +18,43 @@ class Step:
     weights: bool  # It makes a model, or other large files, that other steps may need.
 
 
-LESSON = "data train numerics"  # Every training on a task has these arguments.
+TASK_TRAINING = "data train numerics"  # Every training on a task has these arguments.
 # A step has a version, inputs and arguments.
 MAKING = {
     # These make models to start from.
     "pretrain": (2, "", "corpus model objective numerics train"),
     "checkpoint": (1, "", "name digest random"),
     # These train on a task.
-    "finetune": (2, "start teacher", f"{LESSON} targets span"),
+    "finetune": (2, "start teacher", f"{TASK_TRAINING} targets span"),
     "fineprune": (
         2,
         "start teacher",
-        f"{LESSON} targets alpha prune mix frozen margin span lower_case",
+        f"{TASK_TRAINING} targets alpha prune mix frozen margin span lower_case",
     ),
     "distil": (
         2,
         "teacher importance augmented states search",
-        f"{LESSON} distil surgery span",
+        f"{TASK_TRAINING} distil surgery span",
     ),
     "retrain": (
         2,
         "start teacher search augmented",
-        f"{LESSON} objective architecture",
+        f"{TASK_TRAINING} objective architecture",
     ),
-    "nas_search": (2, "start teacher augmented", f"{LESSON} gates objective"),
-    "imp": (2, "start origin teacher", f"{LESSON} kept objective"),
-    "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span score"),
-    "multitask": (2, "teacher: start search", f"{LESSON} warmup net shared"),
+    "nas_search": (2, "start teacher augmented", f"{TASK_TRAINING} gates objective"),
+    "imp": (2, "start origin teacher", f"{TASK_TRAINING} kept objective"),
+    "warmup": (
+        2,
+        "teacher start search",
+        f"{TASK_TRAINING} warmup net classifier span score",
+    ),
+    "multitask": (2, "teacher: start search", f"{TASK_TRAINING} warmup net shared"),
     "predistil": (2, "teacher start search", "corpus train numerics warmup net shared"),
     # These make what the trainings need.
     "augment": (2, "language_model", "data augment numerics"),
     "operate": (1, "teacher importance search", "surgery"),
-    "quantise": (1, "start", f"{LESSON} span"),
-    "states": (2, "teacher", f"{LESSON} distil"),
+    "quantise": (1, "start", f"{TASK_TRAINING} span"),
+    "states": (2, "teacher", f"{TASK_TRAINING} distil"),
 }
 MEASURING = {  # These steps keep no weights.
     "importance": (2, "teacher", "data importance numerics span"),
@@ -58,13 +62,13 @@ MEASURING = {  # These steps keep no weights.
     "search": (
         2,
         "start teacher general before",
-        f"{LESSON} space net search warmup corpus pretrain classifier",
+        f"{TASK_TRAINING} space net search warmup corpus pretrain classifier",
     ),
     "random_architecture": (2, "start search", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
     # These measure.
     "bag_of_words": (1, "", "data"),
-    "predict": (3, "model", f"{LESSON} digest span"),
+    "predict": (3, "model", f"{TASK_TRAINING} digest span"),
     "count": (1, "", "config tokens labels"),
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),

@@ -364,9 +364,9 @@ class Scratch:
     """A Scratch has what a training asks of a run, and writes nothing but checkpoints.
 
     What is logged and saved stays in memory. It serves the candidates of a search and
-    the bench. Its subclass `Draft` is the run of a Spec."""
+    the bench. Its subclass `RunWriter` is the run of a Spec."""
 
-    result: Json  # This is what `lib.train.learn.Lab.fit` returns.
+    result: Json  # This is what `lib.train.learn.Trainer.fit` returns.
 
     def __init__(
         self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9
@@ -411,8 +411,8 @@ class Scratch:
         """Note the share of the run that is done."""
 
 
-class Draft(Scratch):
-    """A Draft is the folder of a run that is being made, as its step sees it."""
+class RunWriter(Scratch):
+    """A RunWriter is the folder of a run that is being made, as its step sees it."""
 
     def __init__(
         self,

@@ -55,13 +55,13 @@ Model = tuple[str, Place]  # This is a label with its place.
 
 
 @dataclass(frozen=True)
-class Form:
-    """A Form is one model, or one model above another, each with its place."""
+class CellForm:
+    """A CellForm is one model, or one model above another, each with its place."""
 
     models: tuple[Model, ...]
 
     def parts(self, rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-        """Return [the rows that fit a model] for each model of this Form."""
+        """Return [the rows that fit a model] for each model of this CellForm."""
         return [[row for row in rows if fits(row, *model)] for model in self.models]
 
 
@@ -72,7 +72,7 @@ class Cell:
     text: str
     measure: str  # It is one of MEASURES, or "" for the score.
     about: str  # The measure takes this text in brackets.
-    terms: tuple[tuple[float, Form], ...]  # Each term has its weight.
+    terms: tuple[tuple[float, CellForm], ...]  # Each term has its weight.
     bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
     slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
 
@@ -122,15 +122,15 @@ def places(text: str | None) -> Place:
     )
 
 
-def form(text: str, where: Place) -> Form:
-    """Return the Form of "A [m=3]" or "A over B [m=3]". Only the last model needs a
+def form(text: str, where: Place) -> CellForm:
+    """Return the CellForm of "A [m=3]" or "A over B [m=3]". Only the last model needs a
     place."""
     models = [
         # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in text.split(" over ")
     ]
-    return Form(
+    return CellForm(
         tuple(
             (label, (*places(place or models[-1][1]), *where))
             for label, place in models
@@ -138,8 +138,8 @@ def form(text: str, where: Place) -> Form:
     )
 
 
-def side(text: str, where: Place, slope: str) -> list[tuple[float, Form]]:
-    """Return [(weight, Form), ...] of one side of a cell."""
+def side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
+    """Return [(weight, CellForm), ...] of one side of a cell."""
     parts = text.split(" | ")
     forms = [form(part, where) for part in parts]
     if len(parts) == 1:
@@ -162,7 +162,7 @@ def cell(text: str) -> Cell:
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {text!r}: expected {how}")
     what, where = hit["what"] or "", places(hit["where"])
-    weights: dict[Form, float] = defaultdict(float)
+    weights: dict[CellForm, float] = defaultdict(float)
     measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
     for operand, factor in ((hit["left"], 1), (hit["right"], -1)):

@@ -62,7 +62,7 @@ MADE = {"run": "made here", "record": "recorded"}
 
 
 def put(markdown: str, html: str = "") -> None:
-    """Show text in Markdown. Light pages are made of it too (lib.page.sheet).
+    """Show text in Markdown. Light pages are made of it too (lib.page.builder).
 
     html: the same content, where a page can show more than Markdown can.
     """

@@ -222,7 +222,7 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise Refused(f"{Path(path).stem}: {why}") from error
     variables = {name: rows for name, rows in names.items() if is_grid(rows)}
-    if values.get("seeds") or isinstance(names["profile"], grids.Own):
+    if values.get("seeds") or isinstance(names["profile"], grids.ReaderProfile):
         return variables
     scales = {"grid": str(names["profile"])}
     page = Path(path).stem
@@ -387,6 +387,6 @@ def provenance(folder: Path, name: str) -> Json | None:
 def command(name: str, scope: str) -> str:
     """Return the command that makes a page and its runs.
 
-    scope: the name of a profile, or a reader's `Own`.
+    scope: the name of a profile, or a reader's `ReaderProfile`.
     """
     return " ".join(["python -m lib run", name, *grids.words(scope)])

@@ -1,4 +1,4 @@
-"""This module makes the pages of a command (lib.page.sheet), and the index of their
+"""This module makes the pages of a command (lib.page.builder), and the index of their
 profile.
 
 The index comes first. Each page follows as soon as its runs are there.
@@ -27,15 +27,15 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.page import lists, notebook, verdicts
-from lib.page.sheet import Sheet, fingerprint, made_of, make
+from lib.page.builder import PageBuilder, fingerprint, made_of, make
 from lib.papers import grids, planned
 
 
-class Book:
-    """A Book has the pages of a command, standard ones and experiments, and knows how
+class Report:
+    """A Report has the pages of a command, standard ones and experiments, and knows how
     far each is.
 
-    A page is made of the text that its notebook has when the Book is made.
+    A page is made of the text that its notebook has when the Report is made.
 
     values: the values of parameters. grids: {path of a notebook: {variable: rows}}.
     absent: {path: error} of the notebooks whose Specs cannot be made."""
@@ -49,7 +49,7 @@ class Book:
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
-        self.sheets: list[Sheet] = []
+        self.builders: list[PageBuilder] = []
         for path in [*grids, *absent]:
             variables = grids.get(path, {})
             try:
@@ -58,19 +58,19 @@ class Book:
                     notebook.normalised(path.read_text()),
                 )
                 left = set(store.missing(notebook.list_specs(variables)))
-                sheet = Sheet(
+                builder = PageBuilder(
                     path, *notebook.place(path, filled), filled, text, variables, left
                 )
             except disk.Damaged:
                 raise
             except ValueError as error:  # A damaged notebook stops its own page alone.
-                sheet = Sheet(path, paths.FIGURES / profile[:])
-                sheet.fail(str(absent.get(path, error)))
+                builder = PageBuilder(path, paths.FIGURES / profile[:])
+                builder.fail(str(absent.get(path, error)))
             else:
                 if path in absent:
-                    sheet.fail(one_line(absent[path]))
-            self.sheets.append(sheet)
-        self.sheets.sort(key=lambda sheet: len(sheet.left))
+                    builder.fail(one_line(absent[path]))
+            self.builders.append(builder)
+        self.builders.sort(key=lambda builder: len(builder.left))
         self.publish()
 
     def __str__(self) -> str:
@@ -79,11 +79,11 @@ class Book:
     def done(self, spec: Spec) -> None:
         """Note that a run is there. A page that waited for it alone is made beside
         other runs."""
-        for sheet in self.sheets:
-            if spec in sheet.left:
-                sheet.left.discard(spec)
-                if not sheet.left:
-                    self.ready.append(sheet)
+        for builder in self.builders:
+            if spec in builder.left:
+                builder.left.discard(spec)
+                if not builder.left:
+                    self.ready.append(builder)
                     self.begin()
 
     @contextmanager
@@ -94,7 +94,9 @@ class Book:
         waits for all pages without."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.ready = [
-            sheet for sheet in reversed(self.sheets) if not (sheet.left or sheet.failed)
+            builder
+            for builder in reversed(self.builders)
+            if not (builder.left or builder.failed)
         ]
         self.begin = lambda: thread.submit(
             lambda: self.render([self.ready.pop()], executor)
@@ -111,91 +113,108 @@ class Book:
     def finish(self) -> bool:
         """Make every page that is out of date. Return whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render([s for s in self.sheets if s.tried or not s.failed], executor)
-        return any(sheet.failed for sheet in self.sheets)
+            self.render([s for s in self.builders if s.tried or not s.failed], executor)
+        return any(builder.failed for builder in self.builders)
 
     def answers(self) -> Iterator[str]:
         """Yield a line for each page that has an answer."""
-        for sheet in self.sheets:
-            for line in (sheet.body or {}).get("answer", ())[:1]:
-                yield f"  {sheet.path.stem}: {line}"
+        for builder in self.builders:
+            for line in (builder.body or {}).get("answer", ())[:1]:
+                yield f"  {builder.path.stem}: {line}"
 
     def close(self) -> None:
         """Write the index for the last time, however the work ended."""
         self.working = False
         self.publish()
 
-    def render(self, sheets: Iterable[Sheet], executor: executors.Local) -> None:
+    def render(
+        self, builders: Iterable[PageBuilder], executor: executors.Local
+    ) -> None:
         """Make the pages that are out of date among some, and print a line for each.
 
         They are made in the processes of an executor, so that a killed process costs
         its own page alone."""
         todo = []
-        for sheet in sheets:
-            digest, before = fingerprint(sheet, self.store), sheet.tried
-            sheet.tried = digest
-            if before != digest and not (sheet.body and made_of(sheet.page) == digest):
-                todo.append((sheet, digest))
-        for (sheet, *_), future in executor.as_completed(make, todo):
+        for builder in builders:
+            digest, before = fingerprint(builder, self.store), builder.tried
+            builder.tried = digest
+            if before != digest and not (
+                builder.body and made_of(builder.page) == digest
+            ):
+                todo.append((builder, digest))
+        for (builder, *_), future in executor.as_completed(make, todo):
             if error := future.exception():
                 killed = isinstance(error, BrokenExecutor)
-                sheet.fail(
+                builder.fail(
                     "its worker was killed; run it again" if killed else one_line(error)
                 )
-                line = f"failed   {sheet.path.stem}: {sheet.failed}"
+                line = f"failed   {builder.path.stem}: {builder.failed}"
             else:
-                sheet.failed = ""
-                line = f"made     {paths.shown(sheet.page)}  ({future.result():.0f} s)"
+                builder.failed = ""
+                line = (
+                    f"made     {paths.shown(builder.page)}  ({future.result():.0f} s)"
+                )
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
             self.publish()
 
     def publish(self) -> None:
         """Write the index of the profile, with what this command has done so far."""
-        publish(self.profile[:], self.sheets, self.working)
+        publish(self.profile[:], self.builders, self.working)
 
 
-def publish(profile: str, sheets: Sequence[Sheet] = (), working: bool = False) -> None:
+def publish(
+    profile: str, builders: Sequence[PageBuilder] = (), working: bool = False
+) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
     sheets: the pages of a command; all others are shown as they lie on the disk.
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
     names = [name for name in notebook.committed() if planned.has(profile, name)]
-    stored_sheets = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names]
+    stored_builders = [
+        PageBuilder(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names
+    ]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
-        if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():
-            stored_sheets.append(replace(sheet, differs=body["differs"]))
+        builder = PageBuilder(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
+        if (
+            (body := builder.body)
+            and body["profile"] == profile
+            and builder.path.exists()
+        ):
+            stored_builders.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
-    for sheet in {sheet.page: sheet for sheet in [*stored_sheets, *sheets]}.values():
-        shown = card(sheet, profile, working and sheet in sheets)
-        paper = lists.PAPERS.get(sheet.path.stem.partition("_")[0], "The workbook")
-        sections["Experiments" if sheet.differs else paper].append(shown)
+    for builder in {
+        builder.page: builder for builder in [*stored_builders, *builders]
+    }.values():
+        shown = card(builder, profile, working and builder in builders)
+        paper = lists.PAPERS.get(builder.path.stem.partition("_")[0], "The workbook")
+        sections["Experiments" if builder.differs else paper].append(shown)
     index = verdicts.ENVIRONMENT.get_template("index.html.j2")
     text = index.render(profile=profile, sections=sections, working=working)
     disk.write(folder / "index.html", text)
 
 
-def card(sheet: Sheet, profile: str, working: bool) -> Json:
+def card(builder: PageBuilder, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits
     for."""
     top, page = (
         paths.FIGURES / profile,
-        sheet.page if sheet.page.exists() else sheet.folder,
+        builder.page if builder.page.exists() else builder.folder,
     )
     how = notebook.command(
-        sheet.path.stem, grids.profile_of_values({"profile": profile} | sheet.values)
+        builder.path.stem,
+        grids.profile_of_values({"profile": profile} | builder.values),
     )
     try:
-        title, failed = notebook.title(sheet.path), sheet.failed
+        title, failed = notebook.title(builder.path), builder.failed
     except ValueError as error:
-        title, failed = sheet.path.stem, sheet.failed or paths.scrubbed(str(error))
-    return vars(sheet) | {
+        title, failed = builder.path.stem, builder.failed or paths.scrubbed(str(error))
+    return vars(builder) | {
         "title": title,
         "failed": failed,
-        "body": None if failed else sheet.body,
-        "waits": f"{len(sheet.left)} runs to make" if working else how,
+        "body": None if failed else builder.body,
+        "waits": f"{len(builder.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),
-        "folder": os.path.relpath(sheet.folder, top),
+        "folder": os.path.relpath(builder.folder, top),
     }

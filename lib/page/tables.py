@@ -62,7 +62,7 @@ class Runs:
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str  # It may be a reader's `Own`.
+    profile: str  # It may be a reader's `ReaderProfile`.
     page: str = ""  # Comparisons of this page have the seeds of its claims' cells.
 
     def where(self, **labels: Any) -> "Runs":
@@ -271,7 +271,7 @@ def seen(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Return (a table as a page shows it, whether titles stand above sources in it).
 
     A column is (source, title), and the first word of a title is a task. Each measured
-    column stands beside the printed columns of its task. Printed columns of other tasks
+    column stands beside the printed columns of its task. PrintedNumber columns of other tasks
     are left out, and so are scores on development rows alone: the file of the table has
     them. Where no task is common, all printed columns stand first."""
 

@@ -297,7 +297,7 @@ def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
     Half of the model and the whole model learn the labels in both stages, for as many
     steps at the same rates as those that are distilled. Only the profiles in TWICE have
     them."""
-    has_controls = TWICE[profile] and not isinstance(profile, grids.Own)
+    has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
 
@@ -310,7 +310,10 @@ def fair(
 
     One pair is distilled TIMES as long, at the widths of LONGER. In one row the taps of
     ghosts have the rate of TAPS, where there is one."""
-    made, longer = {}, () if isinstance(profile, grids.Own) else LONGER[profile]
+    made, longer = (
+        {},
+        () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
+    )
     for m in (m for m in widths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(model_spec, m=m, model=name, times=TIMES)

@@ -4,7 +4,7 @@ That are the four profiles, their rows, settings and encoders, tasks, seeds and
 fine-tuned teachers. A reader's own data and model may stand in the place of a
 profile's. The module is free of torch.
 
-An `Own` is the name of a profile. It finds the settings of that profile in every table,
+An `ReaderProfile` is the name of a profile. It finds the settings of that profile in every table,
 and says where rows and encoder come from instead. So no paper knows of it: `described`
 describes the rows, `backbone` the encoder."""
 
@@ -176,8 +176,8 @@ def shape(name: str, family: str = "bert") -> Shape:
     )
 
 
-class Own(str):
-    """An Own is the name of a profile, with the reader's data, model, or both.
+class ReaderProfile(str):
+    """A ReaderProfile is the name of a profile, with the reader's data, model, or both.
 
     data: a file of the reader (lib.data.own), or "". model: the full path of a folder,
     or "". Raises Refused for data without a model at toy."""
@@ -223,8 +223,8 @@ class Own(str):
 
 
 def reader_profile(profile: str, data: str = "", model: str = "") -> str:
-    """Return the profile's name, as an `Own` where data or model are given."""
-    return Own(profile, data, model) if data or model else profile
+    """Return the profile's name, as an `ReaderProfile` where data or model are given."""
+    return ReaderProfile(profile, data, model) if data or model else profile
 
 
 def profile_of_values(values: Mapping[str, Any]) -> str:
@@ -239,7 +239,9 @@ def profile_of_values(values: Mapping[str, Any]) -> str:
 def values(profile: str) -> dict[str, str]:
     """Return the parameters of a notebook that mean a profile's name."""
     reader_parts = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
-    return {"profile": profile[:]} | (reader_parts if isinstance(profile, Own) else {})
+    return {"profile": profile[:]} | (
+        reader_parts if isinstance(profile, ReaderProfile) else {}
+    )
 
 
 def words(profile: str) -> list[str]:
@@ -259,7 +261,7 @@ def reader_part(profile: str, what: str) -> str:
 
 def own_lines(profile: str) -> list[str]:
     """Return sentences on the reader's data and model; none without them."""
-    return profile.about() if isinstance(profile, Own) else []
+    return profile.about() if isinstance(profile, ReaderProfile) else []
 
 
 def own_digests(profile: str) -> list[str]:

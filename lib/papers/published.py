@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Printed(float):
-    """A Printed is a number that is shown with the digits that are printed: 1.239,
+class PrintedNumber(float):
+    """A PrintedNumber is a number that is shown with the digits that are printed: 1.239,
     0.040."""
 
     text: str
@@ -78,12 +78,12 @@ def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
 def lines(paper: str, name: str) -> list[dict[str, Any]]:
     """Return the rows of a printed table as dicts, as a reader should see them.
 
-    Numbers are `Printed`, and compute as numbers do.
+    Numbers are `PrintedNumber`, and compute as numbers do.
     """
 
     def cell(text: str) -> float | str:
         try:
-            return nan if text in ("", "-") else Printed(text)
+            return nan if text in ("", "-") else PrintedNumber(text)
         except ValueError:
             return text
 
@@ -152,7 +152,9 @@ def gaps(
     for width, row in every:
         base = every.get((width, method), {})
         for place, value in every[width, row].items() if row != method else ():
-            if isinstance(value, Printed) and isinstance(base.get(place), Printed):
+            if isinstance(value, PrintedNumber) and isinstance(
+                base.get(place), PrintedNumber
+            ):
                 points[f"{row}, {width}, {place[1]}"] = round(base[place] - value, 2)
     return points
 

@@ -12,7 +12,7 @@ import numpy as np
 from lib import data as sources
 from lib.core.names import Refused, stream
 from lib.core.options import Augment, Numerics
-from lib.core.store import Draft, Scratch
+from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.data import Split
 from lib.train import augment as words
@@ -21,7 +21,9 @@ from lib.train import loop
 CHUNK = 2000  # Candidates of so many sentences are looked for together.
 
 
-def augment(run: Draft, data: Json, augment: Json, numerics: Json) -> dict[str, float]:
+def augment(
+    run: RunWriter, data: Json, augment: Json, numerics: Json
+) -> dict[str, float]:
     """Write down the variants of every training row.
 
     The input `language_model` proposes words. Raises Refused for a task of spans.

@@ -11,14 +11,14 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from lib import data as sources
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split
 from lib.measure import metrics
 from lib.train import heads
 
 
-def bag_of_words(run: Draft, data: Json) -> dict[str, float]:
+def bag_of_words(run: RunWriter, data: Json) -> dict[str, float]:
     """Judge answers that need no reading, by the task's first metric on the development
     set.
 

@@ -6,12 +6,12 @@ import torch
 import transformers
 
 from lib.core.names import stream
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.data import models
 
 
 def checkpoint(
-    run: Draft, name: str, digest: str, random: bool = False
+    run: RunWriter, name: str, digest: str, random: bool = False
 ) -> dict[str, str]:
     """Copy a published checkpoint into the store.
 

@@ -5,11 +5,11 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 
 
-def count(run: Draft, config: Json, tokens: int, labels: int) -> dict[str, int]:
+def count(run: RunWriter, config: Json, tokens: int, labels: int) -> dict[str, int]:
     """Count parameters and FLOPs of a configuration.
 
     config: {"model_type", sizes...} as transformers names them; other values are the

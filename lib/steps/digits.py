@@ -13,7 +13,7 @@ from torch.nn import functional
 from lib.core import paths
 from lib.core.names import stream
 from lib.core.options import Gates, Perceptron
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import digits as images_of
 from lib.search.control import LIMIT
@@ -22,7 +22,7 @@ from lib.train.gating import Gating
 
 
 def digits(
-    run: Draft, images: Json, perceptron: Json, gates: Json, numerics: Json
+    run: RunWriter, images: Json, perceptron: Json, gates: Json, numerics: Json
 ) -> dict[str, float]:
     """Search which inputs of a perceptron to keep.
 
@@ -79,7 +79,7 @@ def inputs_of(
 
 
 def train(
-    run: Draft,
+    run: RunWriter,
     network: nn.Module,
     split: list[torch.Tensor],
     gates: Gates,

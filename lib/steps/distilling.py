@@ -14,14 +14,14 @@ import transformers
 from lib.core.disk import write_json
 from lib.core.names import stream
 from lib.core.options import Distil
-from lib.core.store import Draft, Scratch
+from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
 from lib.train import loop
-from lib.train.learn import Lesson, learn
+from lib.train.learn import TaskTraining, learn
 from lib.train.matching import (
     Match,
     imitating,
@@ -33,7 +33,9 @@ from lib.train.matching import (
 from lib.train.students import SURGERY
 
 
-def distil(lesson: Lesson, distil: Json, surgery: list[Json]) -> dict[str, float]:
+def distil(
+    training: TaskTraining, distil: Json, surgery: list[Json]
+) -> dict[str, float]:
     """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
     Without surgery it is a control that the paper lacks: the distillation of an
@@ -46,20 +48,22 @@ def distil(lesson: Lesson, distil: Json, surgery: list[Json]) -> dict[str, float
     It saves the loss and its parts over the steps as `curve`, and tells how far the
     student is off (`Mended`). `start_score` and `teacher_score` are of the development
     rows, before any training."""
-    teacher, lesson.tokenizer = lesson.teacher
+    teacher, training.tokenizer = training.teacher
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     student = copy.deepcopy(teacher.to(loop.device()))
-    set_dropout(student, lesson.train.dropout)
-    perform(lesson.run, student, surgery)
+    set_dropout(student, training.train.dropout)
+    perform(training.run, student, surgery)
     first = {
-        f"{name}_score": lesson.judges(model, ("dev",))["dev"]()[0][
-            lesson.task.metrics[0]
+        f"{name}_score": training.judges(model, ("dev",))["dev"]()[0][
+            training.task.metrics[0]
         ]
         for name, model in (("start", student), ("teacher", teacher))
     }
-    objective = objective_of(lesson, student, teacher, Distil(**distil))
-    mended = [Mended(lesson.run, student)]
-    return learn(lesson, student, objective, mended, judged=()) | size(student) | first
+    objective = objective_of(training, student, teacher, Distil(**distil))
+    mended = [Mended(training.run, student)]
+    return (
+        learn(training, student, objective, mended, judged=()) | size(student) | first
+    )
 
 
 class Mended(loop.Method):
@@ -114,7 +118,7 @@ def matches(
 
 
 def objective_of(
-    lesson: Lesson,
+    training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
     options: Distil,
@@ -126,13 +130,15 @@ def objective_of(
     The teacher runs beside the student or, with the input `states`, its states come
     from disk. States on disk are those of the plain rows, without padding."""
     comparisons = matches(student, teacher, options)
-    if "states" not in lesson.run.inputs:
-        return imitating(student, teacher, comparisons, lesson.numerics)
-    path = lesson.run.inputs["states"].model / "states.safetensors"
+    if "states" not in training.run.inputs:
+        return imitating(student, teacher, comparisons, training.numerics)
+    path = training.run.inputs["states"].model / "states.safetensors"
     return matching(student, states_on_disk(path, len(layers(teacher))), comparisons)
 
 
-def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) -> None:
+def perform(
+    run: RunWriter, model: transformers.PreTrainedModel, ops: list[Json]
+) -> None:
     """Do the operations in order, and write each of them with its report to the run's
     folder.
 
@@ -152,7 +158,7 @@ def perform(run: Draft, model: transformers.PreTrainedModel, ops: list[Json]) ->
     write_json(run.folder / SURGERY, reports)
 
 
-def operate(run: Draft, surgery: list[Json]) -> dict[str, int]:
+def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
     """Cut a teacher and add ghosts without any training.
 
     The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned;
@@ -164,16 +170,16 @@ def operate(run: Draft, surgery: list[Json]) -> dict[str, int]:
     return size(model)
 
 
-def states(lesson: Lesson, distil: Json) -> dict[str, int]:
+def states(training: TaskTraining, distil: Json) -> dict[str, int]:
     """Write the hidden states of the input `teacher` for all training rows.
 
     So its students need not run it again. `train` gives the length at which rows are
     cut; distil: the options of the students, which change nothing here."""
-    model, lesson.tokenizer = lesson.teacher
+    model, training.tokenizer = training.teacher
     path = (
-        lesson.run.folder / "model" / "states.safetensors"
+        training.run.folder / "model" / "states.safetensors"
     )  # It stays while a Spec needs it.
     path.parent.mkdir(exist_ok=True)
     return write_states(
-        model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress
+        model, training.rows, training.numerics, path, progress=training.run.progress
     )

@@ -20,22 +20,24 @@ from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import Encoded, collate
-from lib.train.learn import Lesson
+from lib.train.learn import TaskTraining
 
 
-def importance(lesson: Lesson, importance: Json) -> dict[str, int]:
+def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
     """Rank the heads and neurons of the input `teacher`.
 
     It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
     """
-    run, options = lesson.run, Importance(**importance)
-    model, tokenizer = lesson.teacher
-    split = lesson.splits[options.split]
-    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, lesson.span)
+    run, options = training.run, Importance(**importance)
+    model, tokenizer = training.teacher
+    split = training.splits[options.split]
+    rows, _ = heads.rows(
+        tokenizer, split, training.task, options.max_length, training.span
+    )
     rank = by_method if options.by else scores
-    ranking = rank(model, rows, options, lesson.numerics, run.progress)
+    ranking = rank(model, rows, options, training.numerics, run.progress)
     run.save_arrays("scores", heads=ranking[0].numpy(), neurons=ranking[1].numpy())
-    return {"examples": len(rows), "outputs": lesson.task.outputs}
+    return {"examples": len(rows), "outputs": training.task.outputs}
 
 
 def scores(

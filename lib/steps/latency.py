@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import transformers
 
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
@@ -23,7 +23,7 @@ WARM = 5  # So many turns go before the first one that counts.
 
 
 def latency(
-    run: Draft,
+    run: RunWriter,
     reference: str,
     batch: int,
     length: int,

@@ -10,7 +10,7 @@ import transformers
 
 from lib import data as sources
 from lib.core.options import Numerics
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.measure.similarity import cka, divergence
 from lib.model import backbone
@@ -21,7 +21,7 @@ from lib.train.matching import observed
 
 
 def maps(
-    run: Draft,
+    run: RunWriter,
     data: Json,
     rows: list[int],
     examples: int,

@@ -2,13 +2,13 @@
 
 from lib import data as sources
 from lib.core.options import Train
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.train import heads, loop
 
 
 def predict(
-    run: Draft,
+    run: RunWriter,
     data: Json,
     train: Json,
     numerics: Json,

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lib.core.names import stream
 from lib.core.options import Train
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split, grammar, toy
 from lib.measure.cost import Shape, configuration
@@ -24,7 +24,7 @@ from lib.train.batches import encode
 
 
 def pretrain(
-    run: Draft,
+    run: RunWriter,
     corpus: Json,
     model: Json,
     objective: dict[str, float],

@@ -2,14 +2,14 @@
 5)."""
 
 from lib.core.options import Gates
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.model import backbone
 from lib.search import control
 from lib.train.gating import architecture, costs, numbers
 
 
-def random_architecture(run: Draft, gates: Json) -> Json:
+def random_architecture(run: RunWriter, gates: Json) -> Json:
     """Draw an architecture of a given cost.
 
     Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and

@@ -20,11 +20,11 @@ from lib.search.net import Net
 from lib.search.space import ENDLESS, IDS, QS, STACKS, Space, from_json
 from lib.steps import warming
 from lib.train import loop, students
-from lib.train.learn import Lesson
+from lib.train.learn import TaskTraining
 
 
 def search(
-    lesson: Lesson,
+    training: TaskTraining,
     space: Json,
     net: Json,
     search: Json,
@@ -53,13 +53,13 @@ def search(
     search that found nothing better than the network that it began with. Every
     candidate gets the same fresh head; in the code one head goes on from candidate to
     candidate."""
-    run, options = lesson.run, Search(**search)
+    run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
-        evaluate = trained(lesson, options.score, *learned)
+        evaluate = trained(training, options.score, *learned)
     else:
         assert classifier is not None
-        evaluate = shared(lesson, options.score, classifier)
+        evaluate = shared(training, options.score, classifier)
     start = run.inputs["start"].model
     projection = students.projection(start)
     assert projection is not None
@@ -100,22 +100,24 @@ def handed(where: Space, net: Net) -> Json:
 
 
 def judged(
-    lesson: Lesson, model: transformers.PreTrainedModel, score: str
+    training: TaskTraining, model: transformers.PreTrainedModel, score: str
 ) -> Callable[[], float]:
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
 
     score: as in lib.core.options.Search.
     """
     if score == "loss":
-        return students.likeness(lesson, model)
-    return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
+        return students.likeness(training, model)
+    return partial(training.score, training.judges(model, "held_out")["held_out"])
 
 
-def shared(lesson: Lesson, score: str, classifier: str) -> Callable[[Net], float]:
+def shared(
+    training: TaskTraining, score: str, classifier: str
+) -> Callable[[Net], float]:
     """Return f(net) -> score of a part of the supernet without training."""
-    folder = lesson.run.inputs["start"].model
-    model, lesson.tokenizer = students.classifier(folder, classifier)
-    judge = judged(lesson, model, score)
+    folder = training.run.inputs["start"].model
+    model, training.tokenizer = students.classifier(folder, classifier)
+    judge = judged(training, model, score)
 
     def evaluate(net: Net) -> float:
         supernet.choose(model, net)
@@ -125,7 +127,7 @@ def shared(lesson: Lesson, score: str, classifier: str) -> Callable[[Net], float
 
 
 def trained(
-    lesson: Lesson,
+    training: TaskTraining,
     score: str,
     options: Warmup,
     corpus: Json | None,
@@ -133,17 +135,17 @@ def trained(
 ) -> Callable[[Net], float]:
     """Return f(net) -> score of a network that inherits from the supernet and is then
     trained."""
-    run, train, numerics = lesson.run, lesson.train, lesson.numerics
-    teacher, lesson.tokenizer = lesson.teacher
-    rows = lesson.rows
+    run, train, numerics = training.run, training.train, training.numerics
+    teacher, training.tokenizer = training.teacher
+    rows = training.rows
     if corpus:
         assert pretrain is not None
         general = backbone.load(run.inputs["general"].model)[0]
-        text, batches = warming.rows(corpus, lesson.tokenizer, pretrain, run.seed)
+        text, batches = warming.rows(corpus, training.tokenizer, pretrain, run.seed)
 
     def evaluate(net: Net) -> float:
-        student = students.for_task(run, net, lesson.task, teacher, train.dropout)
-        judge = judged(lesson, student, score)
+        student = students.for_task(run, net, training.task, teacher, train.dropout)
+        judge = judged(training, student, score)
         part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
         if corpus:
             assert pretrain is not None

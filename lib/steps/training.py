@@ -14,11 +14,11 @@ from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
 from lib.train.gating import GateSearch, flops
-from lib.train.learn import Lesson, learn, predictions
+from lib.train.learn import TaskTraining, learn, predictions
 from lib.train.objectives import objective_of, predicting
 
 
-def finetune(lesson: Lesson, targets: Json) -> dict[str, float]:
+def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     """Fine-tune a model on a task: the last stage of every method, and the teacher of
     most.
 
@@ -26,14 +26,14 @@ def finetune(lesson: Lesson, targets: Json) -> dict[str, float]:
 
     It saves predictions, labels and row numbers of every labelled evaluation split.
     Metrics are in float64; those of the first development set have no prefix."""
-    model = lesson.start()
-    return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(
-        model
-    )
+    model = training.start()
+    return learn(
+        training, model, predicting(training, model, Targets(**targets))
+    ) | size(model)
 
 
 def fineprune(
-    lesson: Lesson,
+    training: TaskTraining,
     targets: Json,
     alpha: float | None = None,
     prune: Json | None = None,
@@ -64,35 +64,35 @@ def fineprune(
     "test.<metric>"; others are the counts of the masks and the bytes of the model,
     dense and sparse. Where the loss was not finite there are no predictions, and
     `diverged` is true."""
-    run, model = lesson.run, lesson.start()
+    run, model = training.run, training.start()
     if lower_case is False:
-        cls, folder = type(lesson.tokenizer), run.inputs["start"].model
-        lesson.tokenizer = cls.from_pretrained(
+        cls, folder = type(training.tokenizer), run.inputs["start"].model
+        training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = predicting(lesson, model, Targets(**targets), alpha)
+    objective = predicting(training, model, Targets(**targets), alpha)
     methods: list[loop.Method] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )
-    masks = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
+    masks = pruning.Masks(run, model, Prune(**prune), training.steps) if prune else None
     methods += ([masks] if masks else []) + [
-        pruning.Course(run, model, lesson.steps, masks)
+        pruning.Course(run, model, training.steps, masks)
     ]
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
-    result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
+    result = learn(training, model, objective, methods, judged, may_diverge=may_diverge)
     if margin is not None:
-        result["majority"] = heads.majority(lesson.task, lesson.splits)
-        score = result.get(lesson.task.metrics[0], -np.inf)
+        result["majority"] = heads.majority(training.task, training.splits)
+        score = result.get(training.task.metrics[0], -np.inf)
         result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
-        ids = np.concatenate(lesson.rows.columns["input_ids"])
-        result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
+        ids = np.concatenate(training.rows.columns["input_ids"])
+        result["unknown_share"] = float(np.mean(ids == training.tokenizer.unk_token_id))
     return result | size(model) | (compact.sizes(model) if prune else {})
 
 
-def nas_search(lesson: Lesson, gates: Json, objective: Json) -> Json:
+def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
     """Search which heads and neurons of a model to keep at a given cost.
 
     Gates train beside the weights, on the same batches (report on NAS pruning, sections
@@ -103,15 +103,15 @@ def nas_search(lesson: Lesson, gates: Json, objective: Json) -> Json:
     The last model is saved with its gates, and `train.select` is "last". Predictions
     and scores are those of its soft masks. lib.train.gating.GateSearch says what else
     is saved."""
-    model = lesson.start()
-    search = GateSearch(lesson.run, model, Gates(**gates))
+    model = training.start()
+    search = GateSearch(training.run, model, Gates(**gates))
     return learn(
-        lesson, model, objective_of(lesson, model, Objective(**objective)), [search]
+        training, model, objective_of(training, model, Objective(**objective)), [search]
     )
 
 
 def retrain(
-    lesson: Lesson, objective: Json, architecture: Json | None = None
+    training: TaskTraining, objective: Json, architecture: Json | None = None
 ) -> dict[str, float]:
     """Cut an architecture out of a model, and train it on a teacher or on labels.
 
@@ -124,16 +124,20 @@ def retrain(
     architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
     None keeps the model as it is. Predictions and metrics are those of `finetune`;
     `flops` is in the report's convention."""
-    model = lesson.start()
+    model = training.start()
     if gates.present(model):
         gates.detach(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
-    result = learn(lesson, model, objective_of(lesson, model, Objective(**objective)))
+    result = learn(
+        training, model, objective_of(training, model, Objective(**objective))
+    )
     return result | size(model) | {"flops": flops(model)}
 
 
-def imp(lesson: Lesson, kept: float, objective: Json | None = None) -> dict[str, float]:
+def imp(
+    training: TaskTraining, kept: float, objective: Json | None = None
+) -> dict[str, float]:
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
     10).
 
@@ -149,13 +153,13 @@ def imp(lesson: Lesson, kept: float, objective: Json | None = None) -> dict[str,
     zero. The public code prunes a tenth of all weights in each round. Metrics are those of
     `finetune`.
     """
-    model = lesson.start()
-    ticket = Ticket(model, backbone.load(lesson.run.inputs["origin"].model)[0], kept)
+    model = training.start()
+    ticket = Ticket(model, backbone.load(training.run.inputs["origin"].model)[0], kept)
     if objective:
-        learned = objective_of(lesson, model, Objective(**objective))
+        learned = objective_of(training, model, Objective(**objective))
     else:
-        learned = predicting(lesson, model, Targets("hard"))
-    return learn(lesson, model, learned, [ticket]) | size(model)
+        learned = predicting(training, model, Targets("hard"))
+    return learn(training, model, learned, [ticket]) | size(model)
 
 
 class Ticket(loop.Method):
@@ -199,14 +203,14 @@ def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
     return weights + ([pooler.dense.weight] if pooler is not None else [])
 
 
-def quantise(lesson: Lesson) -> dict[str, float]:
+def quantise(training: TaskTraining) -> dict[str, float]:
     """Turn a finished model into int8, and judge it again without any training.
 
     Input: `start`. `train`, the settings of that model, says how rows are cut and
     padded. Metrics and predictions are those of `finetune`, with the bytes of all
     tensors."""
-    model = lesson.start()
+    model = training.start()
     operate(model, {"op": "int8"})
-    result = predictions(lesson.run, lesson.judges(model))
-    backbone.save(model, lesson.tokenizer, lesson.run.model)
+    result = predictions(training.run, training.judges(model))
+    backbone.save(model, training.tokenizer, training.run.model)
     return result | size(model) | {"bytes": compact.stored(model)}

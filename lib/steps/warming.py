@@ -17,7 +17,7 @@ from torch import nn
 from lib.core import disk
 from lib.core.names import stream
 from lib.core.options import Train, Warmup
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import EPOCHS, pairs
@@ -26,12 +26,12 @@ from lib.model.parts import size
 from lib.steps.pretrain import passages
 from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
-from lib.train.learn import Lesson, learn, predictions
+from lib.train.learn import TaskTraining, learn, predictions
 from lib.train.matching import matching, teaching
 
 
 def warmup(
-    lesson: Lesson,
+    training: TaskTraining,
     warmup: Json,
     net: Json | None = None,
     classifier: str | None = None,
@@ -50,26 +50,28 @@ def warmup(
     It saves metrics and predictions as step finetune does, also of the held-out rows
     where the data have some. These select, where the training asks for the best. The
     loss over the steps is saved as `curve`."""
-    run, options = lesson.run, Warmup(**warmup)
-    teacher, lesson.tokenizer = lesson.teacher
-    student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
+    run, options = training.run, Warmup(**warmup)
+    teacher, training.tokenizer = training.teacher
+    student = students.for_task(
+        run, net, training.task, teacher, training.train.dropout
+    )
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
         students.put(linear, *students.head(run.inputs["start"].model, classifier))
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
-    heads, labels = students.heads_of_cut(run), lesson.rows.labels
+    heads, labels = students.heads_of_cut(run), training.rows.labels
     objective = students.distilling(
-        student, teacher, options, lesson.numerics, labels, heads
+        student, teacher, options, training.numerics, labels, heads
     )
-    result = learn(lesson, student, objective, methods, judged) | size(student)
+    result = learn(training, student, objective, methods, judged) | size(student)
     return result | (
-        {"held_out.score": students.likeness(lesson, student)()} if score else {}
+        {"held_out.score": students.likeness(training, student)()} if score else {}
     )
 
 
 def predistil(
-    run: Draft,
+    run: RunWriter,
     corpus: Json,
     warmup: Json,
     train: Json,
@@ -102,7 +104,7 @@ def predistil(
 
 
 def multitask(
-    run: Draft,
+    run: RunWriter,
     data: dict[str, Json],
     warmup: Json,
     train: Json,
@@ -122,26 +124,26 @@ def multitask(
     which `lib.train.students.classifier` puts together. It judges each task with the
     whole net active: metrics are <name>.<metric>, and arrays `predictions_<name>`."""
     options = Warmup(**warmup)
-    lessons = {
-        name: Lesson(run, descriptor, train, numerics)
+    trainings = {
+        name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic, training = loop.options(numerics), Train(**train)
+    arithmetic, settings = loop.options(numerics), Train(**train)
     teachers = {
-        name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons
+        name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in trainings
     }
     teacher, tokenizer = next(iter(teachers.values()))
-    for lesson in lessons.values():
-        lesson.tokenizer = tokenizer
+    for training in trainings.values():
+        training.tokenizer = tokenizer
     encoder = students.student(
-        run, net, transformers.BertModel, teacher, training.dropout
+        run, net, transformers.BertModel, teacher, settings.dropout
     )
     width = encoder.config.hidden_size
     encoder.classifiers = classifiers = nn.ModuleDict()
-    for name, lesson in lessons.items():
-        classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
-    encoder.dropout = dropout = nn.Dropout(training.dropout)
-    encoded, names, batches = joined(lessons, training, run.seed)
+    for name, training in trainings.items():
+        classifiers[name] = stack.draw(nn.Linear(width, training.task.outputs), encoder)
+    encoder.dropout = dropout = nn.Dropout(settings.dropout)
+    encoded, names, batches = joined(trainings, settings, run.seed)
     fit_args = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
     assert encoded.labels is not None
@@ -166,28 +168,28 @@ def multitask(
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
-        result = loop.fit(run, encoder, encoded, loss, training, arithmetic, **fit_args)
+        result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
     students.save_tensors(classifiers.state_dict(), run.model, students.HEADS)
-    for name, lesson in lessons.items():
+    for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
         model = students.with_head(encoder, head.weight, head.bias)
-        result |= predictions(run, lesson.judges(model), name)
+        result |= predictions(run, training.judges(model), name)
     return result | size(encoder)
 
 
 def joined(
-    lessons: dict[str, Lesson], train: Train, seed: int
+    trainings: dict[str, TaskTraining], train: Train, seed: int
 ) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
     """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) ->
     batches).
 
     Labels are float32: classes learn from the teachers' logits, so that no loss reads
     codes."""
-    parts = [lesson.rows for lesson in lessons.values()]
+    parts = [training.rows for training in trainings.values()]
     columns = {
         name: [row for part in parts for row in part.columns[name]]
         for name in parts[0].columns
@@ -196,7 +198,7 @@ def joined(
     encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
     names = [
         name
-        for name, part in zip(lessons, parts, strict=True)
+        for name, part in zip(trainings, parts, strict=True)
         for _ in range(len(part))
     ]
     starts = np.cumsum([0, *map(len, parts)])

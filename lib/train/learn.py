@@ -1,6 +1,6 @@
 """This module trains a model on a task and judges it: all training steps go through it.
 
-A step of lib.steps is a preset of `Lesson` and `learn`. It names a model, an objective
+A step of lib.steps is a preset of `TaskTraining` and `learn`. It names a model, an objective
 (lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix
 or a search over gates."""
 
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from lib import data as sources
 from lib.core.names import stream
 from lib.core.options import Targets, Train
-from lib.core.store import Draft, Scratch
+from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.data import Split, Task
 from lib.model import backbone
@@ -29,8 +29,8 @@ from lib.train.batches import Encoded
 Judge = Callable[[], heads.Judged]  # This judges a model as it is when called.
 
 
-class Lesson:
-    """A Lesson holds the rows of a task for a run, and the settings of the training on
+class TaskTraining:
+    """A TaskTraining holds the rows of a task for a run, and the settings of the training on
     them.
 
     `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None
@@ -41,7 +41,7 @@ class Lesson:
 
     def __init__(
         self,
-        run: Draft,
+        run: RunWriter,
         data: Json,
         train: Json | None,
         numerics: Json,
@@ -122,7 +122,7 @@ class Lesson:
 
 
 def learn(
-    lesson: Lesson,
+    training: TaskTraining,
     model: PreTrainedModel,
     objective: AbstractContextManager[loop.Loss],
     methods: Sequence[loop.Method] = (),
@@ -136,14 +136,21 @@ def learn(
     `train.select` is "best", the held-out rows decide if they are judged, else the
     development set. may_diverge: whether a loss that is not finite is a result,
     `diverged`, without predictions."""
-    run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
+    run, rows, judges = training.run, training.rows, training.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))
-    score = partial(lesson.score, judge) if judge else None
+    score = partial(training.score, judge) if judge else None
 
     with objective as loss:
         try:
             result = loop.fit(
-                run, model, rows, loss, lesson.train, lesson.numerics, score, methods
+                run,
+                model,
+                rows,
+                loss,
+                training.train,
+                training.numerics,
+                score,
+                methods,
             )
         except FloatingPointError:
             if not may_diverge:
@@ -151,7 +158,7 @@ def learn(
             result = {"diverged": True} | loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
-    backbone.save(model, lesson.tokenizer, run.model)
+    backbone.save(model, training.tokenizer, run.model)
     return result
 
 
@@ -174,8 +181,8 @@ def predictions(
     return result
 
 
-class Lab:
-    """A Lab trains and judges models in this process, without Spec or store.
+class Trainer:
+    """A Trainer trains and judges models in this process, without Spec or store.
 
     It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits:
     {"train", "dev"} of the Task. train: the Train of `fit` where no field is changed.

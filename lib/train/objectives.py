@@ -18,11 +18,14 @@ from lib.model.parts import layers, surgery
 from lib.train import loop, losses
 from lib.train.matching import Match, imitating, layer_map
 
-Lesson = Any  # A Lesson or a Lab of lib.train.learn, which imports this module.
+TaskTraining = Any  # One of lib.train.learn, which imports this module, or a Trainer.
 
 
 def predicting(
-    lesson: Lesson, model: PreTrainedModel, targets: Targets, alpha: float | None = None
+    training: TaskTraining,
+    model: PreTrainedModel,
+    targets: Targets,
+    alpha: float | None = None,
 ) -> nullcontext[loop.Loss]:
     """Return the objective that learns labels, the logits of the input `teacher`, or
     both.
@@ -30,8 +33,8 @@ def predicting(
     alpha: the weight of the teacher's part, while that of the labels is 1 - alpha;
     without it both weights are 1."""
     rows, teacher = (
-        lesson.rows,
-        lesson.teacher_logits if targets.kind != "hard" else None,
+        training.rows,
+        training.teacher_logits if targets.kind != "hard" else None,
     )
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
@@ -47,26 +50,26 @@ def predicting(
 
 
 def objective_of(
-    lesson: Lesson, model: PreTrainedModel, options: Objective
+    training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
     """Return the objective that the options name.
 
     The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
     """
     if options.kind == "prediction":
-        return squared(lesson, model)
+        return squared(training, model)
     if options.kind == "intermediate":
-        return intermediate(lesson, model, options)
+        return intermediate(training, model, options)
     if options.kind == "two_stage":
-        return two_stages(lesson, model, options)
-    soft = options.kind == "soft_cross_entropy" and lesson.task.outputs > 1
-    return predicting(lesson, model, Targets("soft" if soft else "hard"))
+        return two_stages(training, model, options)
+    soft = options.kind == "soft_cross_entropy" and training.task.outputs > 1
+    return predicting(training, model, Targets("soft" if soft else "hard"))
 
 
-def squared(lesson: Lesson, model: PreTrainedModel) -> nullcontext[loop.Loss]:
+def squared(training: TaskTraining, model: PreTrainedModel) -> nullcontext[loop.Loss]:
     """Return the objective that learns the teacher's logits by their mean squared
     error."""
-    teacher = lesson.teacher_logits
+    teacher = training.teacher_logits
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
         made = loop.outputs(model, batch).float()
@@ -77,7 +80,7 @@ def squared(lesson: Lesson, model: PreTrainedModel) -> nullcontext[loop.Loss]:
 
 @contextmanager
 def intermediate(
-    lesson: Lesson, student: PreTrainedModel, options: Objective
+    training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss of the teacher's states, each part summed over the layers.
 
@@ -85,7 +88,7 @@ def intermediate(
     outputs, the part "attention" those of raw attention scores. A student of another
     width than its teacher has a linear layer to the teacher's width meanwhile, which
     trains with it, as in TinyBERT's code."""
-    teacher, _ = lesson.teacher
+    teacher, _ = training.teacher
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     mask, between = options.mask, narrow != wide
@@ -100,21 +103,23 @@ def intermediate(
         )
     with ExitStack() as held:
         if between:  # It is a part of the student, so that checkpoints hold it.
-            torch.manual_seed(stream(lesson.run.seed, "projection"))
+            torch.manual_seed(stream(training.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
-        yield held.enter_context(imitating(student, teacher, matches, lesson.numerics))
+        yield held.enter_context(
+            imitating(student, teacher, matches, training.numerics)
+        )
 
 
 @contextmanager
 def two_stages(
-    lesson: Lesson, student: PreTrainedModel, options: Objective
+    training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss of the teacher's states, which after half of the steps is one of its
     logits."""
     with (
-        squared(lesson, student) as later,
-        intermediate(lesson, student, options) as first,
+        squared(training, student) as later,
+        intermediate(training, student, options) as first,
     ):
         yield Stages(first, later)
 

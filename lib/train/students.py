@@ -23,14 +23,14 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from lib.core.names import Refused, stream
 from lib.core.options import Numerics, Shared, Targets, Warmup
-from lib.core.store import Draft
+from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout
 from lib.search.net import Net, from_json, parameters
 from lib.train import heads, loop, losses
-from lib.train.learn import Lesson
+from lib.train.learn import TaskTraining
 from lib.train.matching import Match, Prediction, imitating, layer_map, projected
 
 # This file of a run lists the operations of the steps operate and distil, with their
@@ -83,18 +83,18 @@ def prediction(
     return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
 
 
-def likeness(lesson: Lesson, model: PreTrainedModel) -> Callable[[], float]:
+def likeness(training: TaskTraining, model: PreTrainedModel) -> Callable[[], float]:
     """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain
     answer.
 
-    L is the prediction loss (equation 3) on all held-out rows of a lesson, with the
+    L is the prediction loss (equation 3) on all held-out rows of a training, with the
     input `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The
     teacher answers once."""
-    encoded, teacher_logits = lesson.held_out
+    encoded, teacher_logits = training.held_out
 
     def value() -> float:
         assert encoded.labels is not None
-        logits = torch.from_numpy(lesson.predict(model, encoded))
+        logits = torch.from_numpy(training.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
         loss = losses.prediction(
             logits, encoded.labels, Targets("soft"), teacher_logits
@@ -147,7 +147,7 @@ def logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
 
 # ---- Students ----
 def for_task(
-    run: Draft,
+    run: RunWriter,
     net: Net | Json | None,
     task: Task,
     teacher: PreTrainedModel,
@@ -170,7 +170,7 @@ def for_task(
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
 
 
-def heads_of_cut(run: Draft) -> Sequence[Sequence[int]]:
+def heads_of_cut(run: RunWriter) -> Sequence[Sequence[int]]:
     """Return L lists of the teacher's heads that a cut `start` still has, in its order.
 
     Returns () where the input `start` was not cut.
@@ -188,7 +188,7 @@ def heads_of_cut(run: Draft) -> Sequence[Sequence[int]]:
 
 
 def student(
-    run: Draft,
+    run: RunWriter,
     net: Net | Json | None,
     cls: type[PreTrainedModel],
     teacher: PreTrainedModel,
@@ -285,7 +285,7 @@ def put(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
 
 # ---- Methods of the training ----
 def methods(
-    run: Draft, student: PreTrainedModel, shared: Json | None = None
+    run: RunWriter, student: PreTrainedModel, shared: Json | None = None
 ) -> list[loop.Method]:
     """List the methods of a warm-up. shared: fields of a Shared."""
     parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
@@ -298,7 +298,7 @@ class Kept(loop.Method):
     These are the loss and its parts at some 500 steps as `curve`, and the student's
     projection, which leaves the model when the training ends."""
 
-    def __init__(self, run: Draft, student: PreTrainedModel) -> None:
+    def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
 
     def finish(self) -> Json:

@@ -1,4 +1,4 @@
-"""README's ten lines run as they stand there: an encoder becomes a ghost model on your
+"""README's program runs as it stands there: an encoder becomes a ghost model on your
 own rows."""
 
 import re
@@ -21,14 +21,12 @@ def lines():
     return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
 
 
-def test_the_ten_lines_make_a_cut_model_with_ghosts(
-    tsv, encoder, tmp_path, monkeypatch
-):
+def test_the_program_makes_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monkeypatch):
     folder = encoder(heads=4)
     (tmp_path / "my-encoder").symlink_to(folder)
     monkeypatch.chdir(tmp_path)
     program = lines()
-    assert len([line for line in program.splitlines() if line.strip()]) == 10
+    assert len([line for line in program.splitlines() if line.strip()]) == 12
     for name in ("Spec", "Store", "store"):
         assert name not in program
     names = {}

@@ -57,26 +57,26 @@ def shown() -> dict[str, list[str]]:
     return run_names
 
 
-def fingerprint(sheet: Sheet, store: Store) -> str:
+def fingerprint(builder: PageBuilder, store: Store) -> str:
     """Return the digest of all that a page shows.
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and which of its runs at mini are recorded."""
-    names = shown().get(sheet.path.stem, ())
+    names = shown().get(builder.path.stem, ())
     results: list[str | list[Any]] = [
         name for name in names if (store.records / name).exists()
     ]
-    for row in sum(sheet.grids.values(), []):
+    for row in sum(builder.grids.values(), []):
         run = store.lookup(row.spec)["run"]
         results.append(
             [row.spec.name, (run.name, run.origin, run.metrics) if run else None]
         )
-    return disk.key_of(sheet.text, code(), results)
+    return disk.key_of(builder.text, code(), results)
 
 
 @dataclass(eq=False)
-class Sheet:
-    """A Sheet is a page: it has its notebook, its folder, and how far it is."""
+class PageBuilder:
+    """A PageBuilder is a page: it has its notebook, its folder, and how far it is."""
 
     path: Path
     folder: Path
@@ -118,27 +118,27 @@ def made_of(page: Path) -> str:
     return "".join(re.findall(r"<!-- (\w+) -->$", end))
 
 
-def make(sheet: Sheet, digest: str) -> float:
+def make(builder: PageBuilder, digest: str) -> float:
     """Execute a notebook's text and write its page. Return the seconds that it took.
 
     digest: the fingerprint of the page.
     """
     import nbformat
 
-    began, path, folder = time.monotonic(), sheet.path, sheet.folder
-    execute(sheet)
+    began, path, folder = time.monotonic(), builder.path, builder.folder
+    execute(builder)
     book: Any = nbformat.read(folder / path.name, 4)
     body = notebook.provenance(folder, path.stem)
     assert body is not None
-    if body["profile"] == "mini" and not sheet.differs:
+    if body["profile"] == "mini" and not builder.differs:
         disk.write(
             folder / f"{path.stem}.page.md", light(book, notebook.title(path), body)
         )
-    disk.write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
+    disk.write(builder.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
 
-def execute(sheet: Sheet) -> None:
+def execute(builder: PageBuilder) -> None:
     """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
@@ -148,22 +148,26 @@ def execute(sheet: Sheet) -> None:
 
     from lib.page.kernel import Manager
 
-    name, folder, output = sheet.path.name, sheet.folder, sheet.folder / sheet.path.name
-    ledger, see = folder / f"{sheet.path.stem}.json", f"see {paths.shown(output)}"
-    os.environ[notebook.BATCH] = json.dumps([str(folder), list(sheet.differs)])
+    name, folder, output = (
+        builder.path.name,
+        builder.folder,
+        builder.folder / builder.path.name,
+    )
+    ledger, see = folder / f"{builder.path.stem}.json", f"see {paths.shown(output)}"
+    os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     folder.mkdir(parents=True, exist_ok=True)
     # Another command may make the same page.
-    lock = FileLock(folder / f".{sheet.path.stem}.lock", thread_local=False)
+    lock = FileLock(folder / f".{builder.path.stem}.lock", thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"waiting  {sheet.path.stem}: another process is making its page")
+        say(f"waiting  {builder.path.stem}: another process is making its page")
     else:
         lock.release()
     how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
     with lock, tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
-        (draft := Path(place, name)).write_text(sheet.text)
+        (writer := Path(place, name)).write_text(builder.text)
         # Kernels that start together race for ports, so each has sockets in a folder of
         # its own.
         kernel = {
@@ -177,13 +181,13 @@ def execute(sheet: Sheet) -> None:
         how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
         how |= {"kernel_manager_class": Manager}
         try:
-            papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
+            papermill.execute_notebook(str(writer), str(writer), builder.values, **how)
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # A dead kernel raises errors of several kinds.
             raise Refused(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
-            disk.write(output, paths.scrubbed(draft.read_text()))
+            disk.write(output, paths.scrubbed(writer.read_text()))
     if not ledger.exists():
         raise Refused(f"the kernel died before its last cell; {see}")
 
