@@ -2,8 +2,8 @@
 
 `python -m lib --help` lists the commands. The functions here serve a loop of your own,
 without Spec or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`.
-`trainer` makes what method notebooks train on. Each function imports what it needs when it
-is called."""
+`trainer` makes what method notebooks train on. Each function imports what it needs when
+it is called."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def trainer(count: int = 2000, seed: int = 0) -> tuple[Trainer, PreTrainedModel]
 
     from lib import data
     from lib.core import options
-    from lib.steps.pretrain import words
     from lib.train import learn
+    from lib.train.steps.pretrain import words
 
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
@@ -169,8 +169,8 @@ def rank(
     These are first-order Taylor scores (GhostBERT, section 2.3).
     """
     from lib.core.options import Importance, Numerics
-    from lib.steps import importance
     from lib.train import heads
+    from lib.train.steps import importance
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.rows(tokenizer, split, task, max_length)

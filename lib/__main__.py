@@ -19,9 +19,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lib.claims import committed
 from lib.core import paths
 from lib.core.names import Refused
-from lib.page import committed
 
 if TYPE_CHECKING:
     from lib.core.rows import Row
@@ -112,8 +112,8 @@ def read(
     The second dict has the notebooks whose Specs cannot be made, because data are not
     at hand, or because a parameter, the data or the model does not suit. Notebooks that
     lack a parameter which the command names are left out."""
+    from lib.claims import notebook
     from lib.core.store import Store
-    from lib.page import notebook
     from lib.papers import planned
 
     grids, absent = {}, {}
@@ -159,9 +159,9 @@ def report_lost(lost: Mapping[Spec, str]) -> None:
 @command(*PAGES, WORKERS, BACKEND)
 def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
+    from lib.claims import notebook
     from lib.cluster import sweep
-    from lib.page import notebook
-    from lib.page.report import Report
+    from lib.report.site import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read(args)
@@ -192,8 +192,8 @@ def plan(args: argparse.Namespace) -> bool:
     """Print what a run of these notebooks would take, all work in hand, and what did
     not finish."""
     from lib import data
+    from lib.claims import notebook
     from lib.cluster import sweep
-    from lib.page import notebook
     from lib.papers import planned
     from lib.papers.grids import own_lines, reader_part
 
@@ -290,8 +290,8 @@ def export(args: argparse.Namespace) -> None:
 def evidence(args: argparse.Namespace) -> int:
     """Make and record the missing runs of the central claims at mini, seed by planned
     seed."""
+    from lib.claims import evidence as queue
     from lib.core.store import Store
-    from lib.page import evidence as queue
 
     store, profile = Store(), args.profile
     of_mini = profile == queue.SCALE
@@ -317,8 +317,8 @@ def evidence(args: argparse.Namespace) -> int:
 def verify(args: argparse.Namespace) -> bool:
     """Compute records, runs of all grids and verdicts again, and hold them to committed
     files."""
+    from lib.claims import verify as evidence
     from lib.core.store import Store
-    from lib.page import verify as evidence
 
     store = Store()
     lines = evidence.wrong(store, renew=args.write)
@@ -346,7 +346,7 @@ def fetch(args: argparse.Namespace) -> None:
 def tidy(args: argparse.Namespace) -> None:
     """Strip the notebooks and note their digests. Standard pages are made of them from
     then on."""
-    from lib.page import notebook
+    from lib.claims import notebook
 
     for path in notebook.tidy():
         print(f"  tidied   {paths.shown(path)}")

@@ -26,20 +26,27 @@ import transformers
 from torch import profiler
 
 from lib import data
+from lib.claims import measures
 from lib.core import paths, processor
 from lib.core.execute import execute
-from lib.core.options import Distil, Importance, Numerics, Objective, Targets, Train
+from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
 from lib.core.store import Scratch, Store
 from lib.data import texts
-from lib.measure import gated, measures, metrics
-from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
-from lib.papers import bermo, efficientbert, efficientbert_search, grids, nas
-from lib.steps import function
-from lib.steps.latency import clocks
+from lib.papers import grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert import searches as efficientbert_search
+from lib.papers.nas_pruning import gated
+from lib.papers.nas_pruning import recipes as nas
+from lib.papers.nas_pruning.options import Objective
+from lib.stats import metrics
+from lib.stats.cost import SHAPES, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode
+from lib.train.steps import function
+from lib.train.steps.latency import clocks
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(

@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from lib import data
+from lib.claims import judging, notebook
 from lib.core import paths
 from lib.core.execute import execute
 from lib.core.options import Numerics, Targets
@@ -29,13 +30,12 @@ from lib.core.spec import Spec
 from lib.core.steps import STEPS
 from lib.core.store import Scratch, Store
 from lib.data import grammar, own, texts, toy
-from lib.measure import cost
-from lib.measure.cost import Shape
 from lib.model import backbone
-from lib.page import claims, notebook
 from lib.papers import grids
-from lib.search.space import IDS, number
-from lib.steps.pretrain import words
+from lib.papers.efficientbert.search.space import IDS, number
+from lib.stats import cost
+from lib.stats.cost import Shape
+from lib.train.steps.pretrain import words
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = (
@@ -360,7 +360,7 @@ def anywhere(monkeypatch):
     )
     monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
     yield
-    for function in (claims.rows_of_pages, claims.planned):
+    for function in (judging.rows_of_pages, judging.planned):
         function.cache_clear()
 
 
@@ -417,8 +417,8 @@ def every_spec(pages, profile):
 
 # ---- runs ----
 class RunWriter(Scratch):
-    """What a step or the loop asks of a lib.core.store.RunWriter, without a store; `lines`
-    were logged, `told` is the progress."""
+    """What a step or the loop asks of a lib.core.store.RunWriter, without a store;
+    `lines` were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
         super().__init__(folder, seed, checkpoint_seconds)

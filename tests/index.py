@@ -6,9 +6,9 @@ python tests/index.py
 
 import re
 
+from lib.claims import notebook
 from lib.core import paths
-from lib.page import notebook
-from lib.page.front import asked
+from lib.report.front import asked
 
 HEAD = """# Notebooks
 

@@ -24,7 +24,7 @@ BELOW = {
     "export": {"cluster", "data", "measure", "model", "page"},
 }
 NAMES = {"lib.model.options"}
-PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
+PAPERS = ("ghostbert", "efficientbert", "bermo", "nas_pruning")
 SHARED = ("trials", "frontier")  # trials and points of all papers
 
 

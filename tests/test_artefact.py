@@ -11,19 +11,19 @@ import pandas as pd
 import pytest
 from nbconvert.filters import markdown2html
 
+from lib.claims.cells import cell
+from lib.claims.words import Result, Verdict
 from lib.cluster import sweep
 from lib.core import paths
 from lib.core.options import Numerics
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.measure import compare
-from lib.measure.cells import cell
-from lib.measure.claims import Result, Verdict
-from lib.measure.stats import Estimate
-from lib.page import artefact, builder, plot, tables, verdicts
-from lib.page.tables import Runs
 from lib.papers import published
 from lib.papers.published import PrintedNumber
+from lib.report import artefact, builder, plot, tables, verdicts
+from lib.report.tables import Runs
+from lib.stats import compare
+from lib.stats.paired import Estimate
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})
@@ -110,8 +110,8 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
 @pytest.mark.parametrize(
     "paper, name",
     [
-        ("nas", "table06_test_tinybert4l"),
-        ("nas", "table08b_mnist_3layer"),
+        ("nas_pruning", "table06_test_tinybert4l"),
+        ("nas_pruning", "table08b_mnist_3layer"),
         ("efficientbert", "table02_glue_test"),
         ("bermo", "table04_pruning_methods"),
     ],

@@ -17,10 +17,10 @@ from lib.core.options import Augment, Numerics
 from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
-from lib.steps import augment as step
 from lib.train import augment as words
 from lib.train.augment import STOP, expanded, words_and_places
 from lib.train.batches import encode
+from lib.train.steps import augment as step
 
 WORDS = (
     "the cat dog bird sees chases likes red blue green small big house tree and not is on it don"

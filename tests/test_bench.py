@@ -30,7 +30,7 @@ def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
     tmp_path, monkeypatch
 ):
     clock = Clock(monkeypatch, (9, 9), (1, 2), (3, 4), (50, 50))
-    monkeypatch.setattr("lib.steps.training.finetune", clock.step)
+    monkeypatch.setattr("lib.train.steps.training.finetune", clock.step)
     assert bench.step_seconds(
         Spec("finetune", seed=0), Store(tmp_path, tmp_path), 2
     ).tolist() == [

@@ -13,15 +13,17 @@ import torch
 import transformers
 from conftest import collected, holding
 
-from lib.core.options import Mix, Prune
-from lib.measure import measures, stats
+from lib.claims import measures, notebook
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
-from lib.page import bermo_tables, notebook
-from lib.page.tables import Runs
-from lib.papers import bermo, grids, published, settings
-from lib.train import pruning, schedules
+from lib.papers import grids, published, settings
+from lib.papers.bermo import pruning, schedules
+from lib.papers.bermo import recipes as bermo
+from lib.papers.bermo import tables as bermo_tables
+from lib.papers.bermo.options import Mix, Prune
+from lib.report.tables import Runs
+from lib.stats import paired
 
 NOTEBOOKS = notebook.find(["bermo_[tf]*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]
@@ -289,7 +291,7 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
     0.3339."""
-    gap = stats.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
+    gap = paired.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
     assert (gap.mean, gap.low, gap.high) == pytest.approx(
         (20.0, 5.24, 33.39), abs=0.005
     )

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.measure.cost import SHAPES
-from lib.page import bermo_tables
 from lib.papers import published
-from lib.papers.bermo import PROBES
+from lib.papers.bermo import tables as bermo_tables
+from lib.papers.bermo.recipes import PROBES
+from lib.stats.cost import SHAPES
 
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
 CHECKS = pd.read_csv(

@@ -7,10 +7,9 @@ from functools import cache
 
 import pytest
 
-from lib.measure import cells
-from lib.measure.estimates import parts_of
-from lib.page import checks, claims, lists
-from lib.papers import nas
+from lib.claims import cells, checks, judging, lists
+from lib.claims.estimates import parts_of
+from lib.papers import grids
 
 PAPERS = (*lists.PAPERS, "own")
 GRAMMAR = re.compile(r" :: |[|\[\]@=<>~*]|\bvalue\b|\bany ")
@@ -107,10 +106,10 @@ def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""
     if scale == "mini":
-        return claims.rows(line)
+        return judging.rows(line)
     found = [row for page in line["artefact"].split("; ") for row in checks.made(page)]
     return cells.select_rows(
-        cells.parsed(line["cells"]), found + nas.architectures(found)
+        cells.parsed(line["cells"]), found + grids.searches_behind(found)
     )
 
 

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from lib import data
-from lib.core.spec import Spec
-from lib.core.store import Store
-from lib.measure import claims, stats
-from lib.measure.cells import cell, parse_seeds, parsed, select_rows
-from lib.measure.claims import (
+from lib.claims import checks, lists, notebook, words
+from lib.claims import judging as source
+from lib.claims.cells import cell, parse_seeds, parsed, select_rows
+from lib.claims.words import (
     AGREES,
     NO_EFFECT,
     NOISY,
@@ -29,9 +28,10 @@ from lib.measure.claims import (
     Result,
     Setting,
 )
-from lib.measure.compare import Column
-from lib.page import checks, lists, notebook
-from lib.page import claims as source
+from lib.core.spec import Spec
+from lib.core.store import Store
+from lib.stats import paired
+from lib.stats.compare import Column
 
 METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
 METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)
@@ -53,7 +53,7 @@ def judge(cells, frame, **setting):
         )
     ]
     rows = frame.assign(spec=specs).to_dict("records")
-    return claims.judge(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
+    return words.judge(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
 
 
 def only(cells, frame, **setting):
@@ -71,7 +71,7 @@ def even(share, n=600):
 def told(low, high, text="a > b", mean=None, **more):
     """A Result with this interval, of three seeds and Student's freedom of two."""
     mean = (low + high) / 2 if mean is None else mean
-    e = stats.Estimate(mean, low, high, 3, 1, 1.0, 0.04, freedom=2.0)
+    e = paired.Estimate(mean, low, high, 3, 1, 1.0, 0.04, freedom=2.0)
     return Result("G1", cell(text), "SST-2", e, 3, 3, **more)
 
 
@@ -96,7 +96,7 @@ def test_a_cell_tells_models_places_and_its_region():
     assert never.bounds == (0, 0)
     (slope,) = parsed("k = 3 | k = 5 | k = 9 < value 0")
     assert [w for w, _ in slope.terms] == pytest.approx(
-        stats.slope_weights(np.log2([3, 5, 9]))
+        paired.slope_weights(np.log2([3, 5, 9]))
     )
     (first,) = parsed(
         "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
@@ -252,7 +252,7 @@ def test_the_word_is_that_of_an_independent_function(
     assert bool(result.size) == (result.word == AGREES and (out and usable or below))
     p = result.p
     assert 0 <= p <= 1
-    if result.word in claims.DECIDED and one != other:
+    if result.word in words.DECIDED and one != other:
         assert p <= 0.05 + 1e-9
 
 
@@ -362,7 +362,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results[2] = replace(results[2], same_as="G7")
     results.append(replace(results[0], reason="not here"))
     p = results[0].p
-    found = claims.correct(results, [])
+    found = words.correct(results, [])
     assert [r.holm for r in found] == [
         pytest.approx(2 * p),
         None,
@@ -370,7 +370,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
         pytest.approx(2 * p),
         None,
     ]
-    more = claims.correct(results, [0.9, 0.5])
+    more = words.correct(results, [0.9, 0.5])
     assert more[0].holm == pytest.approx(4 * p) and more[1].holm is None
     assert [replace(r, holm=None) for r in found] == results
 
@@ -395,12 +395,12 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
             ("mini", "ghostbert", "G3"),
             ("mini", "ghostbert", "G1"),  # It is judged anew.
             ("mini", "", "G4"),  # It is a task of a mean.
-            ("mini", "nas", "N1"),
+            ("mini", "nas_pruning", "N1"),
             ("base", "ghostbert", "G5"),
         ]
     ]
     monkeypatch.setattr(source, "recorded", lambda: rows)
-    one = claims.Verdict("G1", (result,), profile="mini", kind="finding")
+    one = words.Verdict("G1", (result,), profile="mini", kind="finding")
     (found,) = source.corrected({"G1": one})["G1"].results
     assert found.holm == pytest.approx(3 * result.p)
 
@@ -411,7 +411,7 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
     central, mean = told(1.0, 2.0, "a > b @ task=x"), told(1.0, 2.0, "a > b")
     other = replace(mean, estimate=replace(mean.estimate, mean=1.4))
     by_id = {
-        id: claims.Verdict(id, results, profile="mini", kind="finding")
+        id: words.Verdict(id, results, profile="mini", kind="finding")
         for id, results in {
             "B39": (mean, other),
             "B1": (central,),
@@ -545,9 +545,7 @@ def test_what_scores_no_model_decides_nothing():
     ]
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
         found = [
-            claims.judge(LINE | {"cells": cells}, each.to_dict("records"), SETTING)[0][
-                0
-            ]
+            words.judge(LINE | {"cells": cells}, each.to_dict("records"), SETTING)[0][0]
             for each in (pd.concat(rows), rows[0])
         ]
         assert found[0].estimate == found[1].estimate, cells
@@ -620,7 +618,7 @@ def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
     assert [(r.task, r.beside) for r in results] == [
         ("QQP/SST-2", False), ("SST-2", True), ("QQP", True)
     ]  # fmt: skip
-    verdict = claims.Verdict("G1", tuple(results), kind="finding")
+    verdict = words.Verdict("G1", tuple(results), kind="finding")
     assert str(verdict["SST-2"]) == verdict["SST-2"].first.ours == results[1].ours
     assert str(verdict["@ m=3"]) == NOT_MEASURED
     results, _ = judge("a > b @ task=each", frame)
@@ -794,7 +792,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
         "no row of the profile mini has RoBERTa",
     ]
     assert {r.word for r in results[1:]} == {NOT_MEASURED}
-    assert claims.lacking("A at m 3, task CoLA", "base") == (
+    assert words.lacking("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
 
@@ -972,7 +970,7 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     planned, rows = {*parse_seeds(line["seeds"])}, source.rows(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
-    results, note = claims.judge(line, missing, replace(SETTING, planned=len(planned)))
+    results, note = words.judge(line, missing, replace(SETTING, planned=len(planned)))
     assert results and not note
     assert {(r.word, r.done, r.estimate) for r in results} == {(NOT_MEASURED, 0, None)}
     assert all(r.unmeasured for r in results)
@@ -986,7 +984,7 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
         line = lists.claims()[id]
         assert found.claim == id
         if line["check"] and line["role"] in ("arithmetic", "setting"):
-            assert found.word in claims.CHECKS and found.measured and not found.results
+            assert found.word in words.CHECKS and found.measured and not found.results
             continue
         assert not found.word, id
         for r in found.results:

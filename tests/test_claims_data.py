@@ -1,7 +1,7 @@
 """The claims, the inconsistencies and the coverage under `data/published`, held to the
 tables.
 
-`lib.page.checks` evaluates the formulas of these files.
+`lib.claims.checks` evaluates the formulas of these files.
 """
 
 import os
@@ -12,16 +12,17 @@ from functools import cache
 
 import pytest
 
+from lib.claims import checks, lists, notebook
+from lib.claims import judging as source
+from lib.claims.cells import parsed
+from lib.claims.lists import PAPERS
+from lib.claims.lists import lines as read
 from lib.core.paths import PUBLISHED
 from lib.core.spec import ancestry
-from lib.measure import cost, gated
-from lib.measure.cells import parsed
 from lib.model.formula import NUMPY
-from lib.page import checks, lists, notebook
-from lib.page import claims as source
-from lib.page.lists import PAPERS
-from lib.page.lists import lines as read
-from lib.search import net
+from lib.papers.efficientbert.search import net
+from lib.papers.nas_pruning import gated
+from lib.stats import cost
 
 NO_TABLE = ("cells", "claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()
@@ -159,7 +160,7 @@ def test_a_changed_number_names_the_claims_that_it_touches():
     assert set(touched("ghostbert", "table4", "Avg.", 2)) < set(
         touched("ghostbert", "table4", "Avg.")
     )
-    assert touched("nas", "table01_elmo_gpt_bert", "BERT") == []
+    assert touched("nas_pruning", "table01_elmo_gpt_bert", "BERT") == []
 
 
 # ---- A CLAIM TURNS WHERE WHAT IT STATES IS BROKEN

@@ -11,9 +11,12 @@ from conftest import holding
 
 from lib.core.options import Train
 from lib.data.read import GLUE
-from lib.measure import compare, metrics, stats
-from lib.page.tables import Runs
-from lib.papers import bermo, efficientbert, grids, nas
+from lib.papers import grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.nas_pruning import recipes as nas
+from lib.report.tables import Runs
+from lib.stats import compare, metrics, paired
 from lib.train.learn import TaskTraining
 
 RNG = np.random.default_rng(0)
@@ -122,7 +125,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
             told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
         )
         assert means[0] - means[1] == pytest.approx(
-            stats.paired_difference(pairs).mean, abs=0.1
+            paired.paired_difference(pairs).mean, abs=0.1
         )
     found = compare.by_task(lean, PRINTED, "here")
     assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
@@ -163,7 +166,7 @@ def test_both_correlations_are_columns_and_share_their_rows(frame):
     assert told == list(zip(names, ("pearson", "spearman"), strict=True))
     pairs = pairs[1::2]
     twice = [replace(p, task=name) for p in pairs for name in ("a", "b")]
-    one, both = stats.paired_difference(pairs), stats.paired_difference(twice)
+    one, both = paired.paired_difference(pairs), paired.paired_difference(twice)
     # no new rows, no narrower interval
     assert (one.mean, one.low, one.high) == pytest.approx(
         (both.mean, both.low, both.high)

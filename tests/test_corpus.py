@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.data import texts
-from lib.data.corpus import pairs
+from lib.papers.efficientbert.corpus import pairs
 
 SPECIAL = CLS, SEP = 1, 2
 

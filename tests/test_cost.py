@@ -10,7 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
 from lib.core.options import Ghost
-from lib.measure.cost import (
+from lib.model.mpnet import arrange
+from lib.papers import published
+from lib.papers.published import table
+from lib.stats.cost import (
     SHAPES,
     Shape,
     configuration,
@@ -20,9 +23,6 @@ from lib.measure.cost import (
     parameters,
     shown,
 )
-from lib.model.mpnet import arrange
-from lib.papers import published
-from lib.papers.published import table
 
 BERT = SHAPES["bert-base"]
 DEFAULT = Ghost("dwconv", ("o", "ffn2"), 3)

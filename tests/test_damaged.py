@@ -15,7 +15,8 @@ from test_squad import ONE
 from test_treebank import LIKES, SLEPT, changed, conllu
 
 from lib import data
-from lib.data import digits, read, texts, treebank
+from lib.data import read, texts, treebank
+from lib.papers.nas_pruning import digits
 
 PAIR = "index\tsentence1\tsentence2\tlabel\n"
 PROBE = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI " went .\n'

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import REAL
 
-from lib.data import digits
+from lib.papers.nas_pruning import digits
 
 NAMES = {
     "train-images": "train-images-idx3-ubyte",

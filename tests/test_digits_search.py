@@ -9,12 +9,13 @@ from conftest import same_run
 
 from lib.core import paths
 from lib.core.execute import execute
-from lib.core.options import Numerics, Perceptron
+from lib.core.options import Numerics
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.data import digits
-from lib.papers import nas
-from lib.steps import digits as step
+from lib.papers.nas_pruning import digits
+from lib.papers.nas_pruning import digits_check as step
+from lib.papers.nas_pruning import recipes as nas
+from lib.papers.nas_pruning.options import Perceptron
 
 IMAGES = digits.describe(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)

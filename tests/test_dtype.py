@@ -9,6 +9,7 @@ import torch
 from conftest import holding
 from test_sweep import TRAIN, done, importance, teacher
 
+from lib.claims import cells, estimates, evidence, lists
 from lib.cluster import sweep
 from lib.core import paths, processor
 from lib.core.execute import environment, execute
@@ -16,10 +17,9 @@ from lib.core.options import Numerics
 from lib.core.rows import Row
 from lib.core.spec import Spec, ancestry
 from lib.core.store import Store
-from lib.measure import cells, compare, estimates
-from lib.page import evidence, lists
-from lib.page.tables import collect
 from lib.papers import grids
+from lib.report.tables import collect
+from lib.stats import compare
 from lib.train import loop
 
 HALF = Numerics("bfloat16", 1)
@@ -98,7 +98,7 @@ def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
 
 
 def test_toy_asks_for_float32_everywhere(anywhere):
-    from lib.page import notebook
+    from lib.claims import notebook
 
     for path in notebook.find():
         if "profile" in notebook.parameters(path):

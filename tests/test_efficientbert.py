@@ -10,12 +10,13 @@ import torch
 import transformers
 from conftest import every_spec, holding
 
-from lib.measure import measures, stats
+from lib.claims import measures, notebook
 from lib.model import parts, supernet
-from lib.page import notebook
-from lib.papers import efficientbert, grids, published
+from lib.papers import grids, published
 from lib.papers import settings as paper_settings
-from lib.search.net import from_json, macs, parameters
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert.search.net import from_json, macs, parameters
+from lib.stats import paired
 from lib.train.matching import layer_map
 
 PAGES = [
@@ -288,13 +289,13 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = stats.ratio(above, below, draws=400, seed=seed)
+        e = paired.ratio(above, below, draws=400, seed=seed)
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
     slow = np.repeat(
         np.exp(0.2 * draw.normal(size=10)), 10
     )  # blocks of ten that share their noise
-    wide, thin = (stats.ratio(slow, np.ones(100), block=block) for block in (10, 1))
+    wide, thin = (paired.ratio(slow, np.ones(100), block=block) for block in (10, 1))
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
 

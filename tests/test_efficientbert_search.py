@@ -14,25 +14,26 @@ from conftest import holding, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
+from lib.claims import measures, notebook
 from lib.core import paths
 from lib.core.execute import execute
-from lib.core.options import Shared
 from lib.core.spec import Spec
-from lib.measure import measures, stats
 from lib.model import backbone, supernet
 from lib.model.formula import parse
 from lib.model.parts import base
-from lib.page import notebook
-from lib.page.tables import Runs, collect
-from lib.papers import efficientbert, grids, published
-from lib.papers import efficientbert_search as search
-from lib.search import samplers
-from lib.search.formula import valid
-from lib.search.net import Layer, from_json, parameters
-from lib.search.space import Space
-from lib.steps.search import handed
+from lib.papers import grids, published
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert import searches as search
+from lib.papers.efficientbert.options import Shared
+from lib.papers.efficientbert.search import samplers
+from lib.papers.efficientbert.search.language import valid
+from lib.papers.efficientbert.search.net import Layer, from_json, parameters
+from lib.papers.efficientbert.search.space import Space
+from lib.papers.efficientbert.search.step import handed
+from lib.papers.efficientbert.students import part
+from lib.report.tables import Runs, collect
+from lib.stats import paired
 from lib.train import loop
-from lib.train.students import part
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 PAGES = (
@@ -405,7 +406,7 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
     rng = np.random.default_rng(0)
     for n in (5, 12, 30):
         x, y = rng.integers(0, 8, n), rng.integers(0, 8, n)
-        found = stats.rank_correlation(x, y)
+        found = paired.rank_correlation(x, y)
         tau, p = scipy_stats.kendalltau(x, y)
         assert (found.mean, found.p, found.n_seeds) == (
             pytest.approx(tau),
@@ -413,9 +414,9 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
             n,
         )
         assert -1 <= found.low <= found.mean <= found.high <= 1
-    alike = stats.rank_correlation(range(12), range(12))
+    alike = paired.rank_correlation(range(12), range(12))
     assert (alike.mean, alike.low, alike.high) == pytest.approx((1, 1, 1))
-    flat = stats.rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
+    flat = paired.rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
     assert (flat.mean, flat.low, flat.high, flat.p) == (0, 0, 0, 1)
 
 
@@ -423,7 +424,7 @@ def test_the_interval_of_tau_covers():
     rng, truth, hits = np.random.default_rng(1), 2 / np.pi * np.arcsin(0.6), 0
     for draw in range(200):
         x = rng.normal(size=12)
-        found = stats.rank_correlation(
+        found = paired.rank_correlation(
             x, 0.6 * x + 0.8 * rng.normal(size=12), draws=400, seed=draw
         )
         hits += found.low <= truth <= found.high

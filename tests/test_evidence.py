@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
+from lib.claims import evidence, lists
+from lib.claims.cells import parse_seeds as seeds
 from lib.core.rows import Row
 from lib.core.store import Store
-from lib.measure.cells import parse_seeds as seeds
-from lib.page import evidence, lists
 
 
 @pytest.fixture

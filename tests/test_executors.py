@@ -55,7 +55,7 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
 def kernel(folder):
     """Start a kernel as a page does. Returns (its process, its parent, the one that
     asked)."""
-    from lib.page.kernel import Manager
+    from lib.report.kernel import Manager
 
     where = {
         "transport": "ipc",

@@ -20,7 +20,7 @@ from lib.core.options import MIX_NORMS
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.search.net import Layer, Net
+from lib.papers.efficientbert.search.net import Layer, Net
 
 CUT = {"op": "cut", "heads": 3}
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}

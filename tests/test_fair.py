@@ -11,15 +11,20 @@ import trials_fair
 from conftest import made, scored, untrained
 
 from lib import data
+from lib.claims import evidence, judging, lists, measures, notebook
+from lib.claims.cells import parse_seeds, parsed
 from lib.core import paths
-from lib.core.options import Distil, Ghost, Mix, Numerics, Objective, Targets, Train
+from lib.core.options import Distil, Ghost, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, plain
-from lib.measure import measures
-from lib.measure.cells import parse_seeds, parsed
 from lib.model import backbone
-from lib.page import claims, evidence, ghost_tables, lists, notebook
-from lib.papers import bermo, ghostbert, grids, nas
+from lib.papers import grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.bermo.options import Mix
+from lib.papers.ghostbert import recipes as ghostbert
+from lib.papers.ghostbert import tables as ghost_tables
+from lib.papers.nas_pruning import recipes as nas
+from lib.papers.nas_pruning.options import Objective
 
 PLAN = lists.lines("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
@@ -77,16 +82,16 @@ def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
-    claims.rows_of_pages.cache_clear()
-    claims.planned.cache_clear()
+    judging.rows_of_pages.cache_clear()
+    judging.planned.cache_clear()
     line = lists.claims()[claim]
-    there, seeds = claims.rows(line), lists.seeds(claim)
+    there, seeds = judging.rows(line), lists.seeds(claim)
     for cell in parsed(line["cells"]):
         for label, where in cell.models:
-            own = [row for row in there if claims.cells.fits(row, label, where)]
+            own = [row for row in there if judging.cells.fits(row, label, where)]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
-    claims.rows_of_pages.cache_clear()
-    claims.planned.cache_clear()
+    judging.rows_of_pages.cache_clear()
+    judging.planned.cache_clear()
 
 
 def test_the_queue_makes_the_plan_in_its_order():
@@ -255,13 +260,13 @@ def test_distillations_are_the_runs_behind_students():
     found = rows(
         "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
     )
-    behind = ghostbert.distillations(found)
+    behind = grids.distillations_behind(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
         found
     )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
     assert (
-        ghostbert.distillations([Row(grids.teacher("mini", "SST-2").with_seed(1))])
+        grids.distillations_behind([Row(grids.teacher("mini", "SST-2").with_seed(1))])
         == []
     )
 

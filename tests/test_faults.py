@@ -28,13 +28,14 @@ from filelock import FileLock
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
+from lib.claims import evidence, notebook
 from lib.cluster import executors, sweep
 from lib.core import disk, execute, paths, store
 from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import models, own
-from lib.page import builder, evidence, notebook, report, tables
+from lib.report import builder, site, tables
 from lib.train import loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -685,7 +686,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     one.unlink()
     if BROKEN[what] is not None:
         one.write_bytes(BROKEN[what])
-    report.publish("toy")
+    site.publish("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert index.count('<a class="card') == 2 and f"{one.name} " in index
     assert "not a notebook" in index or "no heading in a cell" in index
@@ -751,7 +752,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     for other in others:
         path.write_text(json.dumps(other))
         store.say.cache_clear()
-        report.publish("toy")
+        site.publish("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
@@ -762,9 +763,9 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         b"[" * 100_000,
     ):  # it is being written, or a kill cut it
         path.write_bytes(half)
-        report.publish("toy")
+        site.publish("toy")
     path.write_text(json.dumps(BODY))
-    report.publish("toy")
+    site.publish("toy")
     assert capsys.readouterr().err == ""
     assert "<p>Runs: none</p>" in (paths.FIGURES / "toy" / "index.html").read_text()
 
@@ -814,7 +815,7 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(
     monkeypatch.setenv(
         notebook.BATCH, ""
     )  # What `execute` sets is gone after this test.
-    importlib.import_module("papermill"), importlib.import_module("lib.page.kernel")
+    importlib.import_module("papermill"), importlib.import_module("lib.report.kernel")
     held = threading.Event()
 
     def hold():

@@ -22,12 +22,14 @@ from lib import data
 from lib.core import paths
 from lib.core.execute import execute
 from lib.core.names import stream
-from lib.core.options import Mix, Numerics, Prune, Span, Targets, Train
+from lib.core.options import Numerics, Span, Targets, Train
 from lib.core.spec import Spec, plain
-from lib.measure import metrics
 from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
-from lib.train import heads, loop, losses, schedules
+from lib.papers.bermo import schedules
+from lib.papers.bermo.options import Mix, Prune
+from lib.stats import metrics
+from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 
 pytestmark = pytest.mark.usefixtures("few_rows")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lib.model import formula
 from lib.model.formula import NUMPY, FormulaError, Node, X, evaluate, height, parse
 from lib.model.stack import FUNCTIONS as TORCH
-from lib.search.formula import canonical, check, valid
+from lib.papers.efficientbert.search.language import canonical, check, valid
 
 PUBLISHED = (
     "W2 gelu(W1 x)",

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from lib import data
+from lib.claims import judging, lists
 from lib.core import paths
 from lib.core.store import Store
-from lib.page import claims, lists
-from lib.page.verdicts import WORDS
+from lib.report.verdicts import WORDS
 
 TEXT = (paths.DATA / "found.md").read_text()
 FIELD = re.compile(r"\{([A-Z]\d+)((?:\[[^\]]+\])*)(\.\w+)?\}")
@@ -73,9 +73,9 @@ def found(tmp_path_factory):
     store = Store(
         tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
     )
-    ids = dict.fromkeys([*claims.central(), *(id for id, *_ in FIELD.findall(TEXT))])
+    ids = dict.fromkeys([*judging.central(), *(id for id, *_ in FIELD.findall(TEXT))])
     with data.planning(look=False):
-        return claims.judged(list(ids), store)
+        return judging.judged(list(ids), store)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -139,8 +139,8 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
 
 def test_the_block_of_the_readme_is_that_of_the_records(found):
     """Else: python -m lib verify --write"""
-    _, block, _ = (paths.ROOT / "README.md").read_text().split(claims.FOUND)
-    texts = claims.texts(found)
+    _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
+    texts = judging.texts(found)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
@@ -150,8 +150,8 @@ def test_the_block_of_the_readme_is_that_of_the_records(found):
 def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
     with data.planning(look=False):
-        none = claims.judged(list(found), empty)
-    before, after = claims.texts(found), claims.texts(none)
+        none = judging.judged(list(found), empty)
+    before, after = judging.texts(found), judging.texts(none)
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
@@ -159,10 +159,10 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
-    out, total = claims.shut_out(found)
+    out, total = judging.shut_out(found)
     held = [
         r
-        for id in claims.central()
+        for id in judging.central()
         for r in found[id].results
         if not (r.beside or r.same_as or r.unmeasured) and r.printed is not None
     ]

@@ -13,17 +13,18 @@ import torch
 from conftest import made_up
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.claims import notebook
 from lib.core import paths
 from lib.core.spec import ancestry
-from lib.measure import cost
-from lib.measure.cost import configuration
 from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.page import notebook
-from lib.papers import frontier, ghostbert
+from lib.papers import frontier
+from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import shape
+from lib.stats import cost
+from lib.stats.cost import configuration
 
 PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 

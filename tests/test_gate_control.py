@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib.core.options import Gates
-from lib.measure import cost, gated
-from lib.search import control as gates
-from lib.search.control import Control, pull, sigmoid, target
+from lib.papers.nas_pruning import control as gates
+from lib.papers.nas_pruning import gated
+from lib.papers.nas_pruning.control import Control, pull, sigmoid, target
+from lib.papers.nas_pruning.options import Gates
+from lib.stats import cost
 
 ZERO, OPEN = np.zeros(4848), np.full(4848, 5.0)
 PLAIN = Gates(("heads", "ffn"), 0.3, 0.1, "layer", "jump", 1.0, 0.01, landing="end")

@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 
 from lib.core.paths import PUBLISHED
-from lib.measure import cost, gated
 from lib.papers import published
+from lib.papers.nas_pruning import gated
 from lib.papers.published import table
+from lib.stats import cost
 
-MISSES = {(m["table"], m["row"], m["column"]): m for m in published.misses("nas")}
+MISSES = {
+    (m["table"], m["row"], m["column"]): m for m in published.misses("nas_pruning")
+}
 TINY4 = gated.REPORTED["TinyBERT-4L"][0]
 
 
@@ -110,7 +113,7 @@ def decimals(cell):
 def printed(name):
     """Cells as text, by row name."""
     cells = pd.read_csv(
-        PUBLISHED / "nas" / f"{name}.csv", dtype=str, keep_default_na=False
+        PUBLISHED / "nas_pruning" / f"{name}.csv", dtype=str, keep_default_na=False
     )
     return {row.iloc[0]: row.to_dict() for _, row in cells.iterrows()}
 
@@ -159,7 +162,7 @@ def test_speed_ups(name, end, other):
 
 def test_percentage_changes_of_the_size_sweep():
     cells = 0
-    for row in table("nas", "table04_dev_size_sweep").to_dict("records"):
+    for row in table("nas_pruning", "table04_dev_size_sweep").to_dict("records"):
         for size in ("10%", "30%", "50%", "70%"):
             assert rounded(change(row[size], row["100%"]), 1) == row[f"{size} change"]
             cells += 1
@@ -168,8 +171,8 @@ def test_percentage_changes_of_the_size_sweep():
 
 def test_table_5_repeats_table_4():
     sizes, random = (
-        table("nas", "table04_dev_size_sweep"),
-        table("nas", "table05_nas_vs_random"),
+        table("nas_pruning", "table04_dev_size_sweep"),
+        table("nas_pruning", "table05_nas_vs_random"),
     )
     for size in ("10%", "30%", "50%", "70%"):
         assert sizes[size].tolist() == random[f"{size} NAS"].tolist()
@@ -179,7 +182,7 @@ def test_table_5_repeats_table_4():
 def test_resulting_ratios_of_the_digits(name):
     wrong = 0
     for _, (_, target, ratio, image, noise) in (
-        table("nas", name).astype(str).iterrows()
+        table("nas_pruning", name).astype(str).iterrows()
     ):
         found = f"{rounded((int(image) + int(noise)) / 1568, 3):.3f}"
         miss = MISSES.get((name, str(float(target)), "Resulting Input Size Ratio"))
@@ -190,7 +193,7 @@ def test_resulting_ratios_of_the_digits(name):
 
 
 def test_magnitude_table():
-    rows = table("nas", "table10a_vs_imp_dev").set_index("Row")
+    rows = table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
     ours, theirs, told = (
         rows.loc["30% Bertbase-12L"],
         rows.loc["IMP [37]"],
@@ -202,7 +205,7 @@ def test_magnitude_table():
         assert rounded(row.drop("Avg").mean(), 1) == row["Avg"]
     ratios = rows.loc["Ratio % (30% Bertbase-12L)"].drop("Avg")
     big = (
-        table("nas", "table08a_test_bertbase")
+        table("nas_pruning", "table08a_test_bertbase")
         .set_index("Models")
         .loc["30% Bertbase-12L"]
     )
@@ -219,20 +222,22 @@ def test_magnitude_table():
 
 
 def test_means_over_three_runs_are_whole_counts_of_the_development_set():
-    rows = table("nas", "table12_flops_weight").set_index(["Task", "Statistic"])
+    rows = table("nas_pruning", "table12_flops_weight").set_index(["Task", "Statistic"])
     for value in rows.loc["SST-2", "AVG (3 runs)"]:
         assert round(round(value * 3 * 872) / (3 * 872), 6) == value
 
 
 def test_every_known_miss_is_one_and_has_its_arithmetic():
-    assert len(MISSES) == len(published.misses("nas"))
+    assert len(MISSES) == len(published.misses("nas_pruning"))
     assert all(m["printed"] != m["computed"] and m["reason"] for m in MISSES.values())
 
 
 def test_corrections_name_tables_that_are_there():
-    listed = table("nas", "corrections")
+    listed = table("nas_pruning", "corrections")
     assert not listed.isna().any(axis=None) or listed["column"].isna().sum() == 1
-    names = {p.stem.split("_")[0] for p in (PUBLISHED / "nas").glob("table*.csv")}
+    names = {
+        p.stem.split("_")[0] for p in (PUBLISHED / "nas_pruning").glob("table*.csv")
+    }
     for cell in listed["table"]:
         assert all(
             part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")

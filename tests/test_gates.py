@@ -6,11 +6,10 @@ import copy
 import pytest
 import torch
 
-from lib.measure import gated
 from lib.model import backbone, gates
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
-from lib.train import gating
+from lib.papers.nas_pruning import gated, gating
 
 REGIONS = [
     ("heads", "ffn"),
@@ -33,7 +32,8 @@ def gated_model(model, regions, seed=1, scale=3.0):
 
 
 def read(model):
-    """The architecture of a gated model, by the rule of lib.search.control."""
+    """The architecture of a gated model, by the rule of
+    lib.papers.nas_pruning.control."""
     sizes, _ = gating.costs(model, surgery(model)[-1]["regions"])
     alphas = torch.cat([alpha.detach() for alpha in gates.alphas(model).values()])
     return gating.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())

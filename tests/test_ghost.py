@@ -14,7 +14,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.core.names import stream
 from lib.core.options import Ghost
 from lib.core.spec import plain
-from lib.measure.cost import (
+from lib.model import backbone
+from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
+from lib.model.parts import base, layers, size, surgery
+from lib.model.surgery import operate
+from lib.papers.published import table
+from lib.stats.cost import (
     SHAPES,
     configured,
     flops,
@@ -22,11 +27,6 @@ from lib.measure.cost import (
     ghost_parameters,
     parameters,
 )
-from lib.model import backbone
-from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
-from lib.model.parts import base, layers, size, surgery
-from lib.model.surgery import operate
-from lib.papers.published import table
 
 KINDS, TOKENS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d"), 9
 every_kind = pytest.mark.parametrize("kind", KINDS)

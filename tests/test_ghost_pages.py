@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from lib.claims import notebook
 from lib.core import paths
-from lib.measure import cost
-from lib.page import notebook
-from lib.papers import ghostbert, published
+from lib.papers import published
+from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import shape
+from lib.stats import cost
 from lib.train.augment import STOP
 
 

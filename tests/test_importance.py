@@ -7,8 +7,8 @@ from torch.nn import functional
 
 from lib.core.options import Importance, Numerics
 from lib.model.parts import layers
-from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
+from lib.train.steps.importance import scores
 
 NUMERICS = Numerics("float32", 1)
 

@@ -27,7 +27,7 @@ from lib.core import execute, paths
 from lib.core.spec import from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
-from lib.page import builder
+from lib.report import builder
 
 
 def at_work(body, runs):

@@ -8,9 +8,8 @@ from collections import defaultdict
 
 import pytest
 
+from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.measure import cells
-from lib.page import claims, lists
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -198,12 +197,12 @@ def test_many_comparisons_can_be_held_to_their_tables():
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with --profile mini."""
     (digest,) = re.findall(r"records `(\w+)`", path.read_text().partition("\n- ")[0])
-    assert digest == claims.digest(path.name.partition(".")[0])
+    assert digest == judging.digest(path.name.partition(".")[0])
 
 
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
-    page, rows = "ghostbert_t03_pruned_vs_ghost", claims.recorded()
-    before = claims.digest(page)
+    page, rows = "ghostbert_t03_pruned_vs_ghost", judging.recorded()
+    before = judging.digest(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
     for key, value in {
         "estimate": "9.9",
@@ -214,12 +213,12 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
         changed = [
             row | {key: value} if i == place else row for i, row in enumerate(rows)
         ]
-        monkeypatch.setattr(claims, "recorded", lambda found=changed: found)
+        monkeypatch.setattr(judging, "recorded", lambda found=changed: found)
         old = rows[place][key] == value or (
             key == "holm" and float(rows[place]["holm"]) < 0.05
         )
-        assert (claims.digest(page) == before) == old, key
-    monkeypatch.setattr(claims, "recorded", lambda: rows)
+        assert (judging.digest(page) == before) == old, key
+    monkeypatch.setattr(judging, "recorded", lambda: rows)
     assert (
-        claims.digest(page) == before != claims.digest("nas_t05_random_architectures")
+        judging.digest(page) == before != judging.digest("nas_t05_random_architectures")
     )

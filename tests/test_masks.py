@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.core.options import Prune
 from lib.model import backbone, compact, mix
 from lib.model.masks import Mask, kth_largest, projections, top, top_of_all
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
-from lib.train import pruning
+from lib.papers.bermo import pruning
+from lib.papers.bermo.options import Prune
 
 METHODS = {
     "magnitude": {},
@@ -51,7 +51,7 @@ def masked(method, weight, scores=None, threshold=0.25, **changes):
 
 
 def attached(model, method="movement", steps=10, noise=1.0, **changes):
-    """The masks of a model (lib.train.pruning), with random scores."""
+    """The masks of a model (lib.papers.bermo.pruning), with random scores."""
     run = SimpleNamespace(arrays={})
     run.save_arrays = lambda _, **arrays: run.arrays.update(arrays)
     found = pruning.Masks(run, model, prune(method, **changes), steps)

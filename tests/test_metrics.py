@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lib.data import Task
-from lib.measure.metrics import METRICS, score, scores
+from lib.stats.metrics import METRICS, score, scores
 
 accuracy, f1, matthews, pearson, spearman = (partial(score, name) for name in METRICS)
 

@@ -8,10 +8,11 @@ import torch
 import transformers
 from torch import nn
 
-from lib.core.options import MIX_NORMS, Mix
+from lib.core.options import MIX_NORMS
 from lib.model import backbone, mix
 from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
+from lib.papers.bermo.options import Mix
 
 CLASSIFIER = transformers.BertForSequenceClassification
 every_norm = pytest.mark.parametrize("norm", MIX_NORMS)

@@ -16,12 +16,12 @@ from lib import data
 from lib.core import disk, paths
 from lib.core.options import Numerics
 from lib.data import Split, models
-from lib.measure import cost
 from lib.model import backbone, gates, masks, mix, scores, supernet
 from lib.model.mpnet import arrange
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.search.net import Layer, Net
+from lib.papers.efficientbert.search.net import Layer, Net
+from lib.stats import cost
 from lib.train.batches import collate, encode
 from lib.train.lean import byte_dropout, lean
 

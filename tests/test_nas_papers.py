@@ -11,14 +11,16 @@ import pandas as pd
 import pytest
 from conftest import every_spec, holding, made_up
 
+from lib.claims import measures, notebook
 from lib.core import paths
-from lib.data import digits as images
 from lib.data import models
-from lib.measure import gated, measures
-from lib.page import nas_tables, notebook
-from lib.page.tables import Runs
-from lib.papers import grids, nas, published
-from lib.search import control as search
+from lib.papers import grids, published
+from lib.papers.nas_pruning import control as search
+from lib.papers.nas_pruning import digits as images
+from lib.papers.nas_pruning import gated
+from lib.papers.nas_pruning import recipes as nas
+from lib.papers.nas_pruning import tables as nas_tables
+from lib.report.tables import Runs
 
 NOTEBOOKS = notebook.find(["nas_*"])
 
@@ -61,7 +63,7 @@ def ran(name, mark, **more):
 
 
 def test_printed_sparsities_of_magnitude_pruning_are_rounds():
-    table = published.table("nas", "table10a_vs_imp_dev").set_index("Row")
+    table = published.table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
     row = table.loc["Ratio % (IMP [37])"].dropna()
     shares = {
         task.split("-m")[0].split(" ")[0]: share / 100 for task, share in row.items()
@@ -214,7 +216,9 @@ def test_searched_weights_are_the_only_difference_of_7_8():
 def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
     """Sections 7.6 and 6.1.1; 5.5.1 says fewer epochs for the larger tasks, and no
     number."""
-    printed = published.table("nas", "hyperparameters").set_index("Setting")["Value"]
+    printed = published.table("nas_pruning", "hyperparameters").set_index("Setting")[
+        "Value"
+    ]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (nas.searched("paper", task, enlarged=it) for it in (False, True))
         assert plain.args["train"]["epochs"] == epochs
@@ -330,7 +334,7 @@ def test_printed_sizes_and_deviations():
     page = SimpleNamespace(
         note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
     )
-    table = published.printed("nas", "table12_flops_weight")
+    table = published.printed("nas_pruning", "table12_flops_weight")
     weights = table.pivot(index="Task", columns="Statistic")
     ran("t12_flops_weight", "page.finish", page=page, table=weights)
     assert notes == [[]]
@@ -346,7 +350,7 @@ def test_remarks_are_sentences():
         "table10a",
         "table10b",
     ):
-        for line in published.corrections("nas", table):
+        for line in published.corrections("nas_pruning", table):
             assert not {"nan", "undefined"} & set(line.replace(",", " ").split())
             assert "read as as" not in line
 
@@ -449,7 +453,7 @@ def test_no_target_is_out_of_reach():
 
 
 def test_the_settings_are_those_of_the_report(anywhere):
-    told = dict(published.table("nas", "claims").set_index("claim")["value"])
+    told = dict(published.table("nas_pruning", "claims").set_index("claim")["value"])
     options = nas.gates()
     assert 100 * options.share == float(
         told["share of alphas updated per training step"]
@@ -477,7 +481,7 @@ def test_the_settings_are_those_of_the_report(anywhere):
         0.01,
     )
     for table in ("table08b_mnist_3layer", "table10b_mnist_11layer"):
-        targets = published.table("nas", table)["Target Input Size Ratio"]
+        targets = published.table("nas_pruning", table)["Target Input Size Ratio"]
         assert tuple(targets) == nas.TARGETS
     networks = [
         (len(network.widths), network.epochs) for network in nas.NETWORKS.values()

@@ -11,18 +11,19 @@ import torch
 from conftest import finetuned, losses_of, made, same_run, stop_at, untrained
 
 from lib import data
-from lib.core.options import Augment, Numerics, Objective, Train
+from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
 from lib.core.store import Store
-from lib.measure import gated
-from lib.measure.cost import configured
 from lib.model import backbone, gates, scores
 from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.papers import nas
-from lib.search.control import Control
-from lib.train import gating, loop, losses, objectives
+from lib.papers.nas_pruning import gated, gating
+from lib.papers.nas_pruning import recipes as nas
+from lib.papers.nas_pruning.control import Control
+from lib.papers.nas_pruning.options import Objective
+from lib.stats.cost import configured
+from lib.train import loop, losses, objectives
 from lib.train.batches import collate, encode, order
 
 pytestmark = pytest.mark.usefixtures("few_rows")

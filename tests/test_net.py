@@ -6,12 +6,20 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 import pytest
 
-from lib.measure import cost
 from lib.model.formula import FormulaError, parse, walk
 from lib.papers import published
-from lib.papers.efficientbert import NETS, PLUS_PLUS, THIN
-from lib.search import net
-from lib.search.net import CONVENTIONS, Layer, Net, bert, from_json, macs, parameters
+from lib.papers.efficientbert.recipes import NETS, PLUS_PLUS, THIN
+from lib.papers.efficientbert.search import net
+from lib.papers.efficientbert.search.net import (
+    CONVENTIONS,
+    Layer,
+    Net,
+    bert,
+    from_json,
+    macs,
+    parameters,
+)
+from lib.stats import cost
 
 
 def table(name):

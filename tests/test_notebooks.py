@@ -16,11 +16,12 @@ from nbconvert.filters import markdown2html
 
 from lib import data
 from lib.__main__ import main
+from lib.claims import notebook
+from lib.claims import words as verdict
+from lib.claims.cells import cell
 from lib.core import paths
-from lib.measure import claims as verdict
-from lib.measure.cells import cell
-from lib.measure.stats import Estimate
-from lib.page import artefact, equation, notebook, report, verdicts
+from lib.report import artefact, equation, site, verdicts
+from lib.stats.paired import Estimate
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]
@@ -283,7 +284,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
-    report.publish("toy")
+    site.publish("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "

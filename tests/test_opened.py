@@ -15,7 +15,7 @@ from lib.__main__ import main
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.export import opened
-from lib.papers import ghostbert
+from lib.papers.ghostbert import recipes as ghostbert
 
 DATA = data.describe("toy", "CoLA", 64)
 SPEC = finetuned(

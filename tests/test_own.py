@@ -16,12 +16,16 @@ from conftest import made, made_up, put
 
 from lib import data
 from lib.__main__ import main
+from lib.claims import notebook
 from lib.core import disk, paths
 from lib.core.store import Store
 from lib.data import own as rows_of
-from lib.measure import compare
-from lib.page import artefact, notebook, report
-from lib.papers import bermo, frontier, ghostbert, grids, nas
+from lib.papers import frontier, grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.ghostbert import recipes as ghostbert
+from lib.papers.nas_pruning import recipes as nas
+from lib.report import artefact, site
+from lib.stats import compare
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -527,7 +531,7 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
         mine = grids.ReaderProfile("toy", data_set, model)
-        book = report.Report(
+        book = site.Report(
             mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store
         )
         (page,) = book.builders

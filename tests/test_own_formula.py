@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib.claims import notebook
 from lib.core import paths
 from lib.model import supernet
-from lib.page import notebook
-from lib.search.net import BERT, Layer, Net, macs, parameters
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, macs, parameters
 
 TYPED = "W2 gelu(W1 x) * x"
 PAGE = "efficientbert_t05_search_stages"
@@ -76,7 +76,7 @@ USED = """
 import json, torch
 from lib.model import supernet
 from lib.search import surface
-from lib.search.net import Layer, Net
+from lib.papers.efficientbert.search.net import Layer, Net
 
 net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
 model, ids = supernet.build(net), torch.ones(1, 4, dtype=torch.long)

@@ -14,21 +14,22 @@ from conftest import FAMILIES, RunWriter, classes, every_spec, made, untrained
 
 from lib import data
 from lib.__main__ import main
+from lib.claims import notebook
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import plain
 from lib.core.store import Store
-from lib.measure import cost
-from lib.measure.cost import configuration
 from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
-from lib.page import notebook
-from lib.papers import ghostbert, grids, published
+from lib.papers import grids, published
+from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import shape
-from lib.steps import distilling
+from lib.stats import cost
+from lib.stats.cost import configuration
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
+from lib.train.steps import distilling
 
 PAGES = notebook.find(["ghostbert_*"])
 T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"

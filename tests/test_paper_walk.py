@@ -32,22 +32,30 @@ from test_glue import hub
 from test_squad import hub as squad_hub
 
 from lib import __main__ as command
+from lib.claims import checks, judging, lists, notebook
 from lib.cluster import backends, executors
 from lib.core import paths
 from lib.core.options import Span, Train
-from lib.data import digits, grammar, read, toy
-from lib.measure import compare
-from lib.measure.cost import Shape
-from lib.page import builder, checks, claims, lists, notebook, report
-from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
-from lib.steps import latency, maps, predict, pretrain, warming
+from lib.data import grammar, read, toy
+from lib.papers import grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.efficientbert import maps, warming
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert import searches as efficientbert_search
+from lib.papers.ghostbert import recipes as ghostbert
+from lib.papers.nas_pruning import digits
+from lib.papers.nas_pruning import recipes as nas
+from lib.report import builder, site
+from lib.stats import compare
+from lib.stats.cost import Shape
 from lib.train import learn
+from lib.train.steps import latency, predict, pretrain
 
 # Tasks of GLUE's tables here: three classes and two development sets; scores; two
 # classes.
 THREE = ("MNLI", "STS-B", "CoLA")
 # Epochs of every run at most. BERMo's ramps need theirs, and a search needs two steps.
-EPOCHS = {"bermo": None, "nas": 2, "ghostbert": 1, "efficientbert": 1}
+EPOCHS = {"bermo": None, "nas_pruning": 2, "ghostbert": 1, "efficientbert": 1}
 ROWS = {"train": 24, "dev": 12, "test": 12}
 SPECIAL = dict.fromkeys(read.SQUAD, ROWS | {"train": 6})  # each has several windows
 HUB = {"train": "train", "dev": "validation", "test": "test"}
@@ -198,7 +206,7 @@ class Here:
 
 
 def perform(page):
-    """As lib.page.builder.execute, in a shell of this process."""
+    """As lib.report.builder.execute, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
@@ -247,7 +255,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     )
     monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(
-        report.Report, "publish", partialmethod(last, report.Report.publish)
+        site.Report, "publish", partialmethod(last, site.Report.publish)
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -272,11 +280,11 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 def forget():
     conftest.forget()
     efficientbert_search.candidates.cache_clear()
-    claims.rows_of_pages.cache_clear()
+    judging.rows_of_pages.cache_clear()
 
 
 def fewer(*grids):
-    """As lib.page.notebook.list_specs: fewer rows of each notebook."""
+    """As lib.claims.notebook.list_specs: fewer rows of each notebook."""
     return list(dict.fromkeys(spec for found in grids for spec in some(found)))
 
 
@@ -295,7 +303,7 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.page.report.Report.publish, which writes every card every two seconds: at
+    """As lib.report.site.Report.publish, which writes every card every two seconds: at
     the end."""
     if not book.working:
         publish(book)
@@ -399,7 +407,7 @@ def cut_efficientbert(at_paper, patch):
 
 CUTS = {
     "ghostbert": cut_ghostbert,
-    "nas": cut_nas,
+    "nas_pruning": cut_nas,
     "bermo": cut_bermo,
     "efficientbert": cut_efficientbert,
 }

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from lib.claims import notebook
 from lib.core import paths
-from lib.page import notebook
 
 NAME = "nas_s72_flops_share"  # a page of arithmetic whose last cell has knobs
 PATIENCE = 600  # seconds of the clock for each

@@ -5,7 +5,7 @@ import warnings
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from lib.page import plot
+from lib.report import plot
 
 
 def test_names_of_close_points_stand_apart_and_no_warning_is_shown():

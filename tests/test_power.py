@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lib.measure.cells import cell
-from lib.measure.claims import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
-from lib.measure.stats import Pair, paired_difference
+from lib.claims.cells import cell
+from lib.claims.words import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
+from lib.stats.paired import Pair, paired_difference
 
 ROWS, LEVEL, SHARED = (
     872,

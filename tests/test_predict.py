@@ -5,13 +5,13 @@ import pytest
 from conftest import finetuned, small_backbone
 
 from lib import data
+from lib.claims import notebook
 from lib.core import disk, paths
 from lib.core.options import Train
 from lib.core.spec import Spec
-from lib.measure import cost
-from lib.page import notebook
 from lib.papers import published
-from lib.steps import count
+from lib.stats import cost
+from lib.train.steps import count
 
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
 QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"

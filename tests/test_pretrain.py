@@ -8,13 +8,13 @@ from lib.core.execute import execute
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import grammar, toy
-from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
 from lib.papers.grids import families, shape, toy_backbone, untrained
-from lib.steps import pretrain as step
+from lib.stats.cost import Shape, parameters
 from lib.train import loop
 from lib.train.batches import collate, encode
+from lib.train.steps import pretrain as step
 
 TRAIN = Train(
     epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1

@@ -1,12 +1,13 @@
 """The mini protocol: its Specs are fixed, and pages ask for the very runs that claims
 rest on."""
 
+from lib.claims import judging as source
+from lib.claims import lists
+from lib.claims.cells import parse_seeds
 from lib.core.spec import ancestry
-from lib.measure import compare
-from lib.measure.cells import parse_seeds
-from lib.page import claims as source
-from lib.page import lists
-from lib.papers import frontier, grids, nas, published
+from lib.papers import frontier, grids, published
+from lib.papers.nas_pruning import recipes as nas
+from lib.stats import compare
 
 TRIALS = lists.lines("trials")
 
@@ -27,7 +28,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     long, usual = (
         {
             row["spec"].args["train"]["epochs"]
-            for row in nas.architectures(rows)
+            for row in grids.searches_behind(rows)
             if row["model"].startswith("10 % NAS")
         }
         for rows in (ours, theirs)

@@ -4,7 +4,7 @@ import re
 import pandas as pd
 import pytest
 
-from lib.page import lists, notebook
+from lib.claims import lists, notebook
 from lib.papers import grids, published
 
 
@@ -31,7 +31,12 @@ def test_a_dash_is_missing_and_a_width_stays_text():
 def test_every_claim_has_an_id_of_its_own():
     claims = pd.DataFrame(lists.lines("central"))
     assert claims["id"].is_unique
-    assert set(claims["paper"]) == {"ghostbert", "efficientbert", "bermo", "nas"}
+    assert set(claims["paper"]) == {
+        "ghostbert",
+        "efficientbert",
+        "bermo",
+        "nas_pruning",
+    }
     assert not (claims == "").any(axis=None)
 
 
@@ -60,7 +65,7 @@ def test_corrections_are_lines_for_the_places_that_they_name():
         published.corrections("efficientbert", "table17")
 
 
-PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
+PAPERS = ("ghostbert", "efficientbert", "bermo", "nas_pruning")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -83,7 +88,7 @@ def test_every_correction_stands_on_a_page(paper):
     )
     shown = set(re.findall('"([^"]+)"', calls))
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
-    if paper == "nas":  # which shows the corrections of its table itself
+    if paper == "nas_pruning":  # which shows the corrections of its table itself
         shown |= set(re.findall(r'show_tested\(page, "(table\d+)_', text))
     for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)[
         "table"
@@ -119,7 +124,7 @@ def test_misses_are_told_by_place():
         "After QK",
         "After V",
     }
-    every = published.misses("nas")
+    every = published.misses("nas_pruning")
     assert {miss["table"] for miss in every} > {"text 7.2"} and all(
         m["reason"] for m in every
     )
@@ -144,7 +149,7 @@ def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(pa
 
 
 def test_deviations_have_parts():
-    told = published.deviations("nas", "digits")
+    told = published.deviations("nas_pruning", "digits")
     assert (
         "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
     )

@@ -11,9 +11,10 @@ import papermill
 import pytest
 from command import Commands
 
+from lib.claims import notebook
 from lib.core import paths
 from lib.core.store import Store, locked
-from lib.page import builder, notebook
+from lib.report import builder
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from conftest import landscape
 
-from lib.core.options import Search
-from lib.search import samplers
-from lib.search.net import BERT, Layer, Net
-from lib.search.samplers import Evaluation, propose
-from lib.search.space import Space, number
+from lib.papers.efficientbert.options import Search
+from lib.papers.efficientbert.search import samplers
+from lib.papers.efficientbert.search.net import BERT, Layer, Net
+from lib.papers.efficientbert.search.samplers import Evaluation, propose
+from lib.papers.efficientbert.search.space import Space, number
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.core.options import Prune
-from lib.papers import bermo
-from lib.train import schedules
+from lib.papers.bermo import recipes as bermo
+from lib.papers.bermo import schedules
+from lib.papers.bermo.options import Prune
+from lib.papers.bermo.schedules import Ramp, course, penalty, plan, steered
 from lib.train.loop import schedule
-from lib.train.schedules import Ramp, course, penalty, plan, steered
 
 
 def prune(**changes):

@@ -10,15 +10,17 @@ from conftest import landscape, scored, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.core.execute import execute
-from lib.core.options import Numerics, Search, Shared, Targets, Train, Warmup
+from lib.core.options import Numerics, Targets, Train
 from lib.core.spec import Output, Spec
 from lib.model import backbone, supernet
 from lib.model.formula import FormulaError
 from lib.model.parts import size
-from lib.search import engine
-from lib.search.net import BERT, Layer, Net
-from lib.search.space import Space, grammar, number
-from lib.train import heads, loop, students
+from lib.papers.efficientbert import students
+from lib.papers.efficientbert.options import Search, Shared, Warmup
+from lib.papers.efficientbert.search import engine
+from lib.papers.efficientbert.search.net import BERT, Layer, Net
+from lib.papers.efficientbert.search.space import Space, grammar, number
+from lib.train import heads, loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 TOY = Net(

@@ -10,13 +10,13 @@ import pytest
 from conftest import made_up
 
 from lib import data
+from lib.claims import lists, notebook, seeds
+from lib.claims.cells import fits, parsed, scored
+from lib.claims.seeds import Planned, cells_of, pair, seeded
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.measure.cells import fits, parsed, scored
-from lib.page import lists, notebook, seeds
-from lib.page.seeds import Planned, cells_of, pair, seeded
-from lib.page.tables import Runs
 from lib.papers import grids
+from lib.report.tables import Runs
 
 SPEC = Spec("fineprune", {"data": {"task": "SST-2"}})
 PLANS = (
@@ -204,7 +204,7 @@ def runs(**more):
 
 @pytest.fixture
 def metrics(monkeypatch):
-    from lib.measure.compare import Column
+    from lib.stats.compare import Column
 
     of = {"SST-2": (Column("SST-2", "SST-2", "accuracy"),)}
     monkeypatch.setattr(grids, "metrics", lambda *_: of)

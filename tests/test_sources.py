@@ -12,7 +12,7 @@ from conftest import REAL, forget, put
 
 from lib import data
 from lib.core import paths
-from lib.data import digits
+from lib.papers.nas_pruning import digits
 
 LINES = [
     f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"

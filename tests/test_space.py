@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 
 from lib.model import formula as language
-from lib.papers.efficientbert import NETS
-from lib.search import grow as grown
-from lib.search import space as spaces
-from lib.search.formula import check
-from lib.search.grow import accepted, change, end, grow, prefix, tree
-from lib.search.net import BERT, Layer, Net, parameters
-from lib.search.sizes import Sizes
-from lib.search.space import IDS, Space, number
+from lib.papers.efficientbert.recipes import NETS
+from lib.papers.efficientbert.search import grow as grown
+from lib.papers.efficientbert.search import space as spaces
+from lib.papers.efficientbert.search.grow import (
+    accepted,
+    change,
+    end,
+    grow,
+    prefix,
+    tree,
+)
+from lib.papers.efficientbert.search.language import check
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, parameters
+from lib.papers.efficientbert.search.sizes import Sizes
+from lib.papers.efficientbert.search.space import IDS, Space, number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}

@@ -14,9 +14,9 @@ from lib.core.execute import execute
 from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
 from lib.core.spec import Spec, plain
 from lib.data import spans
-from lib.measure import squad
 from lib.model import backbone
 from lib.model.parts import surgery
+from lib.stats import answers
 from lib.train import augment, heads, loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -92,7 +92,7 @@ def test_what_is_kept_of_answers(name, task, runs):
         "" if version == 2 and more > 0 else text
         for text, more in zip(texts, found["null"], strict=True)
     ]
-    for metric, value in squad.score(said, dev.answers).items():
+    for metric, value in answers.score(said, dev.answers).items():
         assert run.metrics[metric] == value
     for metric in ("exact", "span_f1"):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)

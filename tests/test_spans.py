@@ -12,7 +12,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import BertTokenizerFast, RobertaTokenizerFast
 
 from lib.data import Split, read, spans
-from lib.measure import squad as measure
+from lib.stats import answers as measure
 
 WORDS = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the norman ##s ( : ) gave their name to normandy , a region in "

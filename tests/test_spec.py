@@ -11,7 +11,7 @@ from lib.core.names import Refused, known, stream
 from lib.core.options import Ghost, Numerics, Train
 from lib.core.spec import Output, Spec, canonical, from_json, plain
 from lib.core.steps import STEPS, TASK_TRAINING
-from lib.steps import function as function_of
+from lib.core.steps import function as function_of
 
 PRETRAIN = Spec(
     "pretrain",

@@ -6,7 +6,7 @@ import pytest
 from conftest import put
 
 from lib.data import read
-from lib.measure import squad as measure
+from lib.stats import answers as measure
 
 NORMANS = (
     "The Normans (Norman: Nourmands) gave their name to Normandy, a region in France."

@@ -16,8 +16,8 @@ from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import base, layers, set_dropout, size
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.papers.efficientbert import NETS
-from lib.search.net import BERT, Layer, Net, parameters
+from lib.papers.efficientbert.recipes import NETS
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, parameters
 from lib.train import loop, losses
 from lib.train.batches import Encoded
 

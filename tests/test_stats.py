@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as sp
 from sklearn import metrics as sk
 
-from lib.measure.stats import (
+from lib.stats.paired import (
     LeaveOneOut,
     Pair,
     contrast,

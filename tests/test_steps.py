@@ -17,11 +17,11 @@ from lib.core.options import Distil, Ghost, Importance, Numerics, Train
 from lib.core.spec import Spec, plain
 from lib.core.store import Store
 from lib.data import grammar
-from lib.measure import metrics
-from lib.measure.cost import Shape, parameters
 from lib.model import backbone
 from lib.model.surgery import operate
 from lib.model.taps import taps
+from lib.stats import metrics
+from lib.stats.cost import Shape, parameters
 from lib.train import loop, losses
 from lib.train.batches import collate, encode, order
 

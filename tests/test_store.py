@@ -17,7 +17,7 @@ from lib.core import disk, execute, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
 from lib.core.store import RunWriter, Store, alive, cost, locked
-from lib.steps import checkpoint
+from lib.train.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
 

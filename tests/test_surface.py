@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from lib.model.formula import NUMPY
-from lib.papers.efficientbert import NETS
-from lib.search.net import Layer, Net
-from lib.search.surface import LIMIT, Recipe, roughness, surface, symlog
+from lib.papers.efficientbert.recipes import NETS
+from lib.papers.efficientbert.search.net import Layer, Net
+from lib.papers.efficientbert.search.surface import (
+    LIMIT,
+    Recipe,
+    roughness,
+    surface,
+    symlog,
+)
 
 SMALL = {"points": 41}
 

@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 
 from lib.core.options import Ghost
 from lib.core.spec import plain
-from lib.measure.cost import SHAPES, parameters
 from lib.model import backbone
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
+from lib.stats.cost import SHAPES, parameters
 
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | plain(GHOST)

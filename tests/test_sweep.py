@@ -18,7 +18,7 @@ from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import RunWriter, Store, cost
-from lib.page.tables import collect
+from lib.report.tables import collect
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)

@@ -18,7 +18,7 @@ from lib.model import backbone
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.papers import frontier, grids
-from lib.steps.importance import by_method, scores
+from lib.train.steps.importance import by_method, scores
 
 NUMERICS, BY = Numerics("float32", 1), "taylor_importance"
 RANKED = Importance("held_out", 4, 32, by=BY)

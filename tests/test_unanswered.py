@@ -11,12 +11,11 @@ from functools import cache
 
 import pytest
 
+from lib.claims import cells, checks, judging, lists
+from lib.claims.estimates import parts_of
 from lib.core import paths
 from lib.core.store import Store
-from lib.measure import cells
-from lib.measure.estimates import parts_of
-from lib.page import checks, claims, lists
-from lib.papers import nas
+from lib.papers import grids
 
 ROWS = {row["claim"]: row for row in lists.lines("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
@@ -33,9 +32,11 @@ def made(line, scale):
     """The rows of the pages of a claim; at paper they are made without data."""
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
-        return claims.rows_of_pages(line["artefact"], scale) if line["artefact"] else []
+        return (
+            judging.rows_of_pages(line["artefact"], scale) if line["artefact"] else []
+        )
     found = [row for page in pages for row in checks.made(page)]
-    return found + nas.architectures(found)
+    return found + grids.searches_behind(found)
 
 
 def seeds(one, rows):
@@ -77,7 +78,7 @@ def measured(claim):
     """{cell: (its seeds, how many an answer takes)}, None for what mini does not
     make."""
     line = lists.claims()[claim]
-    rows = claims.rows(line)
+    rows = judging.rows(line)
     return {one.text: seeds(one, rows) for one in cells.parsed(line["cells"])}
 
 

@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from unseen import note
 
 from lib import data
+from lib.claims import judging as source
+from lib.claims import lists
 from lib.core import paths
 from lib.core.options import Numerics, Targets, Train
 from lib.core.spec import Spec
 from lib.data import Split, unseen
-from lib.measure import compare, metrics, stats
-from lib.page import claims as source
-from lib.page import lists
-from lib.page.tables import Runs, collect
-from lib.papers import bermo, efficientbert, frontier, grids, nas
-from lib.papers import efficientbert_search as search
+from lib.papers import frontier, grids
+from lib.papers.bermo import recipes as bermo
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert import searches as search
+from lib.papers.nas_pruning import recipes as nas
+from lib.report.tables import Runs, collect
+from lib.stats import compare, metrics, paired
 
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
 WORDS = st.lists(
@@ -354,13 +357,13 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
         sum(values.nbytes for values in kept.values())
         == {2: 13, 3: 101, 300: 202}[classes]
     )
-    weights = stats.draw_weights(rng, 5, 101)
+    weights = paired.draw_weights(rng, 5, 101)
     for name in (
         ("accuracy",) + ("matthews",) * (classes < 9) + ("f1",) * (classes == 2)
     ):
         assert metrics.score(name, said, labels) == metrics.score(name, logits, labels)
         scores = [
-            stats.weighted_score(name, [each], labels, weights)
+            paired.weighted_score(name, [each], labels, weights)
             for each in (said, logits)
         ]
         assert np.array_equal(*scores)
@@ -490,7 +493,7 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     )
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.points(part, of).set_index("model")
-        e = stats.paired_difference(compare.pairs(part, method, baseline, of))
+        e = paired.paired_difference(compare.pairs(part, method, baseline, of))
         gap = points["score"][method] - points["score"][baseline]
         assert gap == pytest.approx(e.mean, abs=1e-9)
         alone = points["development"][method] - points["development"][baseline]
@@ -508,7 +511,7 @@ def pairs_of(right_a, right_b, cluster=None):
     found = []
     for seed, (a, b) in enumerate(zip(right_a, right_b, strict=True)):
         said = np.zeros(len(a), int), 1 - a.astype(int), 1 - b.astype(int)
-        found.append(stats.Pair("x", seed, *said, "accuracy", cluster))
+        found.append(paired.Pair("x", seed, *said, "accuracy", cluster))
     return found
 
 
@@ -516,17 +519,17 @@ def test_rows_that_stand_twice_count_once():
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 3, 400)) < 0.6
     cluster = np.repeat(np.arange(400), 4)
-    once = stats.paired_difference(pairs_of(a, b))
+    once = paired.paired_difference(pairs_of(a, b))
     often = a.repeat(4, 1), b.repeat(4, 1)
     rows, drawn = (
-        stats.paired_difference(pairs_of(*often, each)) for each in (None, cluster)
+        paired.paired_difference(pairs_of(*often, each)) for each in (None, cluster)
     )
     assert drawn.mean == once.mean == rows.mean
     assert (drawn.low, drawn.high) == pytest.approx((once.low, once.high), abs=0.5)
     assert rows.high - rows.low < 0.8 * (drawn.high - drawn.low)
     mixed = [*pairs_of(a[:1], b[:1]), *pairs_of(a[:2], b[:2], np.arange(400))[1:]]
     with pytest.raises(ValueError, match="must share examples, clusters"):
-        stats.paired_difference(mixed)
+        paired.paired_difference(mixed)
 
 
 def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
@@ -541,7 +544,7 @@ def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
             noise, other = rng.random((2, 5, len(cluster)))
             drawn.append(np.where(noise < 0.1, other < 0.7, right[model, cluster]))
         for name, each in (("clusters", cluster), ("rows", None)):
-            e = stats.paired_difference(pairs_of(*drawn, each))
+            e = paired.paired_difference(pairs_of(*drawn, each))
             hits[name] += e.low <= 0 <= e.high
     assert 0.88 <= hits["clusters"] / 60 <= 1 and hits["rows"] / 60 < 0.8
 

@@ -14,18 +14,18 @@ from safetensors.numpy import load, save
 
 from lib import data
 from lib.__main__ import COMMANDS, main
+from lib.claims import committed, notebook, verify
+from lib.claims.cells import cell
+from lib.claims.words import Result, Verdict
 from lib.core import paths
 from lib.core.disk import seal, write_json
 from lib.core.names import Refused
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.measure import metrics
-from lib.measure.cells import cell
-from lib.measure.claims import Result, Verdict
-from lib.measure.stats import Estimate
-from lib.page import committed, notebook, verify
 from lib.papers.grids import backbone
+from lib.stats import metrics
+from lib.stats.paired import Estimate
 
 NAME = "finetune-000000000000/10"
 
@@ -359,11 +359,11 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     monkeypatch.setitem(COMMANDS, "plan", (fail, ()))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path))
-    table = tmp_path / "data" / "published" / "nas" / "table.csv"
+    table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
     (tmp_path / "files.csv").write_text("".join(committed.seen()))
-    told = "data/published/nas/table.csv is not as "
+    told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
         if isinstance(error, Refused):

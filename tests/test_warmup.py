@@ -24,21 +24,23 @@ from safetensors.numpy import load_file
 from lib import data
 from lib.core import paths
 from lib.core.execute import execute
-from lib.core.options import Numerics, Shared, Span, Train, Warmup
+from lib.core.options import Numerics, Span, Train
 from lib.core.spec import Spec, plain
 from lib.core.store import Store
 from lib.data import texts
-from lib.measure import metrics
-from lib.measure.similarity import cka, divergence
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.search.net import BERT, Layer, Net, bert, parameters
-from lib.steps import latency as timing
-from lib.steps import warming as text
-from lib.train import heads, loop, students
+from lib.papers.efficientbert import students
+from lib.papers.efficientbert import warming as text
+from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, bert, parameters
+from lib.papers.efficientbert.similarity import cka, divergence
+from lib.stats import metrics
+from lib.train import heads, loop
 from lib.train.batches import collate, encode
 from lib.train.matching import projected
+from lib.train.steps import latency as timing
 
 PAPER = Warmup(attention="scores", projection="shared", zero=True)
 TOY = Warmup(attention="scores", projection="shared", mask=True)

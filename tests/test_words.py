@@ -342,9 +342,9 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
 
 
 def result(low, high, text="a > b", seeds=3, **more):
-    from lib.measure.cells import cell
-    from lib.measure.claims import Result
-    from lib.measure.stats import Estimate
+    from lib.claims.cells import cell
+    from lib.claims.words import Result
+    from lib.stats.paired import Estimate
 
     e = Estimate((low + high) / 2, low, high, seeds, 1, 1.0, 0.04, freedom=4.0)
     told = {"sentence": f"{text}, {low} to {high}", "short": text, "holm": 0.01} | more
@@ -372,8 +372,9 @@ RESULTS = [
 @pytest.fixture(scope="module")
 def made():
     """(a light page of these Results by the template, their lines of verdicts.csv)."""
-    from lib.measure.claims import Verdict
-    from lib.page import artefact, claims, verdicts
+    from lib.claims import judging
+    from lib.claims.words import Verdict
+    from lib.report import artefact, verdicts
 
     verdict = Verdict("G1", tuple(RESULTS), "a | b", "mini", "finding")
     told = [verdicts.plain(verdict) | {"leading": True}]
@@ -381,8 +382,8 @@ def made():
     text = artefact.END.render(more | {"verdicts": told})
     with io.StringIO() as file:
         table = csv.writer(file)
-        table.writerow(claims.HEAD)
-        table.writerows(claims.lines({"G1": verdict}))
+        table.writerow(judging.HEAD)
+        table.writerows(judging.lines({"G1": verdict}))
         file.seek(0)
         return text, list(csv.DictReader(file))
 

@@ -27,12 +27,15 @@ from lib.core.spec import Spec, ancestry
 from lib.core.store import Run, Store
 from lib.core.store import cost as seconds
 from lib.data import Split, unseen
-from lib.measure import metrics
 from lib.model import backbone, parts
-from lib.papers import bermo, ghostbert, grids, nas, published
-from lib.steps.bag_of_words import counts
+from lib.papers import grids, published
+from lib.papers.bermo import recipes as bermo
+from lib.papers.ghostbert import recipes as ghostbert
+from lib.papers.nas_pruning import recipes as nas
+from lib.stats import metrics
 from lib.train import heads, loop
 from lib.train.batches import collate, encode
+from lib.train.steps.bag_of_words import counts
 
 SEED, MOST, RATIO = 90, 2000, 0.3
 NEAR, MENDED = 0.9, 1.10  # A level and a loss have to be so near.

@@ -19,7 +19,8 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.core.store import cost as seconds
 from lib.data import unseen
-from lib.papers import ghostbert, grids
+from lib.papers import grids
+from lib.papers.ghostbert import recipes as ghostbert
 
 SEED, MOST = 90, 2000
 MENDED, MOVED = 1.10, 0.01  # A loss may be so much above its rival's; taps move so far.

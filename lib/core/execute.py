@@ -13,14 +13,13 @@ import subprocess
 import traceback
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 from lib.core import disk, paths, processor
 from lib.core.names import Refused, one_line
 from lib.core.spec import Spec, from_json, generated
-from lib.core.steps import STEPS
+from lib.core.steps import STEPS, function
 from lib.core.store import Run, RunWriter, Store, alive, cost, locked, say
 from lib.core.types import Json
 
@@ -64,8 +63,7 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
         with disk.room(writer.folder):
-            step = import_module("lib.steps").function(spec.step)
-            writer.seal(step(writer, **args), environment(spec))
+            writer.seal(function(spec.step)(writer, **args), environment(spec))
     except KeyboardInterrupt:
         with suppress(OSError):
             writer.tell("stopped")

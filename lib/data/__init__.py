@@ -14,7 +14,7 @@ drawn from a pool of so many. The digest is that of the pool, so all seeds of a 
 have one descriptor.
 
 Digests are taken of the parsed rows, so a local folder and the hub give the same
-digest. Images are read by `lib.data.digits`."""
+digest. Images are read by `lib.papers.nas_pruning.digits`."""
 
 import hashlib
 import importlib
@@ -44,7 +44,7 @@ class Task:
 
     name: the name as the benchmark spells it, such as "CoLA". pair: whether a row has
     two texts. labels: the class names in the order of the official codes; () for a
-    regression. metrics: names of functions in lib.measure.metrics. The papers' tables
+    regression. metrics: names of functions in lib.stats.metrics. The papers' tables
     show the first one. span: whether the answer is a span of the second text, as in
     SQuAD. scale: the scores in a user's file that 0 and 5 stand for."""
 

@@ -13,7 +13,7 @@ from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task
 from lib.export.opened import task_of
-from lib.page.tables import escaped
+from lib.report.tables import escaped
 
 
 def card(run: Run, exported: Json) -> ModelCard:

@@ -15,12 +15,12 @@ import pandas as pd
 from scipy.special import softmax
 
 from lib import data
+from lib.claims import notebook
 from lib.core.names import Absent, Refused
 from lib.core.spec import Spec, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
 from lib.data import Task
-from lib.page import notebook
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -12,14 +12,14 @@ layer keeps the same share of its heads and neurons. Embeddings and hidden size 
 whole, as with the option `ignored_layers`. So the model has the shape of "Width" at the
 same budget.
 
-"Width" is a first-order Taylor expansion too (lib.steps.importance, after Hou et al.
-2020). It is taken on the same rows: held-out training rows, at `paper` the development
-rows, as in the code of Hou et al. "Width" differs in three points. It takes the
-absolute value after the sum over the weights of a part, where terms of opposite sign
-cancel; the library takes the one of each weight. It takes the absolute value in each
-batch and adds these values; here, as in the library's examples, the gradient is first
-summed over all batches. It scores a head by a factor on its context, and counts the
-bias of a neuron; the library scores only weights."""
+"Width" is a first-order Taylor expansion too (lib.train.steps.importance, after Hou et
+al. 2020). It is taken on the same rows: held-out training rows, at `paper` the
+development rows, as in the code of Hou et al. "Width" differs in three points. It takes
+the absolute value after the sum over the weights of a part, where terms of opposite
+sign cancel; the library takes the one of each weight. It takes the absolute value in
+each batch and adds these values; here, as in the library's examples, the gradient is
+first summed over all batches. It scores a head by a factor on its context, and counts
+the bias of a neuron; the library scores only weights."""
 
 from __future__ import annotations
 

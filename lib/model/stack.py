@@ -3,7 +3,7 @@
 They are stacked feed-forward networks of any formula, and the embedding of neighbouring
 tokens. Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer
 to, a network has e = int(D / q) inner channels, and a layer has k stacked networks
-(lib.search.net)."""
+(lib.papers.efficientbert.search.net)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -144,11 +144,11 @@ def trigram(model: nn.Module, width: int) -> dict[str, int]:
 def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
     """Put the stacks of a net in place of the feed-forward networks (an operation).
 
-    net: JSON of a lib.search.net.Net, {"hidden", "width", "heads", "mismatch",
-    "layers"}. A layer is (formula, number of its networks, divisor of the width). The
-    model must be built for the net (lib.model.supernet). Weights come from torch's
-    random state. Returns {"networks": their number, "parameters": the change of their
-    number}."""
+    net: JSON of a lib.papers.efficientbert.search.net.Net, {"hidden", "width", "heads",
+    "mismatch", "layers"}. A layer is (formula, number of its networks, divisor of the
+    width). The model must be built for the net (lib.model.supernet). Weights come from
+    torch's random state. Returns {"networks": their number, "parameters": the change of
+    their number}."""
     config: Any = model.config
     before = size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob

@@ -1,8 +1,8 @@
 """This module builds models for a net, runs parts of them, and hands their weights
 down.
 
-A net is JSON of a lib.search.net.Net (EfficientBERT section 3.2). Letters: H hidden, L
-layers, k networks of a stack, q the divisor of its width."""
+A net is JSON of a lib.papers.efficientbert.search.net.Net (EfficientBERT section 3.2).
+Letters: H hidden, L layers, k networks of a stack, q the divisor of its width."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from . import backbone
 from .options import FACTOR, Refused
 from .parts import layers, surgery
 
-Net = Any  # lib.search.net has this class, and an export does not.
+Net = Any  # lib.papers.efficientbert.search.net has this class, and an export does not.
 
 
 def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:

@@ -1,42 +1,40 @@
 """This module has the frontier: every method on one axis.
 
-All methods have one teacher, and the same rows, epochs and seeds. None of the four
-papers compares itself with another one. A point is a method at a budget, a share m/12
-of the whole model's FLOPs. Students of the teacher have two stages, as GhostBERT's:
-they match its states, then learn the labels. Methods that train in another way have as
-many epochs. Beside the papers' methods stand controls that the papers lack, and
-combinations that they call orthogonal and never tried. The module is free of torch."""
+No paper compares itself with another one. Here all methods have one teacher, and the
+same rows, epochs and seeds. A point is a method at a budget, a share m/12 of the whole
+model's FLOPs. Each paper names its methods in its `frontier.py` (lib.papers.points).
+Beside them stand controls that the papers lack, and combinations that they call
+orthogonal and never tried. The module is free of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import Targets, Train
+from lib.core.options import Targets
+from lib.core.papers import collect
 from lib.core.spec import Spec, plain
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.measure import compare, cost, gated, stats
-from lib.measure.compare import Column
 from lib.methods import METHODS, module
-from lib.papers import bermo, efficientbert, ghostbert, grids, nas
+from lib.papers import grids, students
 from lib.papers.grids import shape
-from lib.search.net import macs
+from lib.papers.points import Method, as_long, network, quantised, student
+from lib.stats import compare, cost, paired
+from lib.stats.compare import Column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# ---- SETTINGS
-
-HEADS = 12
+HEADS = students.HEADS
 S = grids.settings("frontier")
 # These are the tables of frontier.toml, which says what each is.
-PRUNING: str = S.PRUNING
+ORDER: tuple[str, ...] = S.ORDER
 TOKENS: int = S.TOKENS
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
@@ -49,60 +47,6 @@ AXES: dict[str, str] = S.AXES
 tasks = partial(grids.tasks, by_profile=TASKS)
 seeds = partial(grids.seeds, by_profile=SEEDS)
 
-# ---- SPECS
-
-
-def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
-    """Return the Spec of a student by GhostBERT's two stages.
-
-    surgery: operations that make it out of the teacher. inputs: other inputs of the
-    first stage."""
-    last = ghostbert.student(profile, task, HEADS)
-    first = last.inputs["start"]
-    changes = {
-        "args": first.args | {"surgery": list(surgery)},
-        "inputs": first.inputs | inputs,
-    }
-    return replace(last, inputs={"start": replace(first, **changes)})
-
-
-def as_long(settings: Mapping[str, Train], profile: str) -> Train:
-    """Return the Train with the epochs of both stages, for a method that has one
-    stage."""
-    both = (ghostbert.DISTIL[profile], ghostbert.FINETUNE[profile])
-    epochs = (grids.lengthened(profile, train).epochs for train in both)
-    return replace(settings[profile], epochs=sum(epochs))
-
-
-def ghosts(profile: str, task: str, m: int) -> Spec:
-    return ghostbert.student(profile, task, m, ghostbert.ghost(profile))
-
-
-def searched(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
-    return nas.searched(profile, task, grids.teacher(profile, task), ratio=m / HEADS)
-
-
-def drawn(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a random architecture of the same cost."""
-    return nas.drawn(grids.teacher(profile, task), ratio=m / HEADS)
-
-
-def network(
-    profile: str,
-    task: str,
-    m: int,
-    find: Callable[[str, str, int], Spec] = searched,
-    added: bool = False,
-) -> Spec:
-    """Return the Spec of a student that keeps what a search finds.
-
-    find: f(profile, task, m) -> the Spec of the search. added: whether ghosts are added
-    to it."""
-    ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile))] * added
-    search = find(profile, task, m)
-    return student(profile, task, {"op": "keep"}, *ghost, search=search)
-
 
 def uniform(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a model of the same shape as `width`, cut in order and not by
@@ -111,63 +55,12 @@ def uniform(profile: str, task: str, m: int) -> Spec:
     It learns from the teacher's logits alone.
     """
     teacher = grids.teacher(profile, task)
-    cut = {"op": "cut", "heads": ghostbert.kept_heads(profile, m)}
+    cut = {"op": "cut", "heads": students.kept_heads(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = as_long(ghostbert.FINETUNE, profile)
+    train = as_long(students.FINETUNE, profile)
     args = grids.common(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
-
-
-def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
-    """Return the Spec of a model that is pruned while it is fine-tuned.
-
-    It keeps m/12 of the encoder's weights.
-    """
-    epochs = as_long(ghostbert.FINETUNE, profile).epochs
-    return bermo.pruned(profile, task, model, PRUNING, epochs, share=m / HEADS)
-
-
-def mixed(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the
-    layers."""
-    last = ghostbert.student(profile, task, m)
-    args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
-    return Spec("fineprune", args | {"mix": bermo.MIX[profile]}, last.inputs)
-
-
-def warmed(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation.
-
-    Attention, states and predictions are in one loss, instead of two stages.
-    """
-    start = ghostbert.untrained(profile, task, m, ghostbert.ghost(profile))
-    train = as_long(ghostbert.FINETUNE, profile)
-    args = grids.common(
-        profile, task, train=train, warmup=efficientbert.TAUGHT[profile]
-    )
-    return Spec(
-        "warmup", args, {"teacher": grids.teacher(profile, task), "start": start}
-    )
-
-
-def net(profile: str, task: str, m: int, name: str) -> Spec:
-    """Return the Spec of a network of EfficientBERT's tables. It has one size, so m is
-    not used."""
-    made = efficientbert.student(profile, task, name)
-    return replace(
-        made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)}
-    )
-
-
-def quantised(
-    profile: str, task: str, m: int, make: Callable[[str, str, int], Spec]
-) -> Spec:
-    """Return the Spec of a finished model in int8; make: f(profile, task, m) -> its
-    Spec."""
-    model = make(profile, task, m)
-    args = grids.common(profile, task, train=model.args["train"])
-    return Spec("quantise", args, {"start": model})
 
 
 def whole_model(profile: str, task: str, m: int) -> Spec:
@@ -179,7 +72,7 @@ def distilled(profile: str, task: str, m: int) -> Spec:
 
     It is the method of width with nothing cut.
     """
-    return ghostbert.student(profile, task, HEADS)
+    return students.student(profile, task, HEADS)
 
 
 def listed(profile: str, task: str, m: int, name: str) -> Spec:
@@ -189,7 +82,7 @@ def listed(profile: str, task: str, m: int, name: str) -> Spec:
     """
     method, inputs = module(name), {}
     if hasattr(method, "scores"):
-        options = replace(ghostbert.IMPORTANCE[profile], cumulative=False, by=name)
+        options = replace(students.IMPORTANCE[profile], cumulative=False, by=name)
         ranked = grids.common(profile, task, importance=options)
         teacher = grids.teacher(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
@@ -197,56 +90,83 @@ def listed(profile: str, task: str, m: int, name: str) -> Spec:
     return student(profile, task, {"op": name} | arguments, **inputs)
 
 
-# ---- THE TABLE
+# The recipes of the papers that are here. A combination needs those of all its papers.
+RECIPES = collect("recipes")
 
 
-@dataclass(frozen=True)
-class Method:
-    """A Method is a method of the frontier, with a point at each budget."""
-
-    kind: str  # It is "whole", "paper", "control" or "combination".
-    make: Callable[[str, str, int], Spec]  # It is f(profile name, task, m) -> Spec.
-    # Each layer keeps a "width", "all" of it, or what a search "found". Another name is
-    # that of a network of EfficientBERT, or of a module of lib.methods.
-    keeps: str = "width"
-    ghosts: bool = False
-    once: bool = False  # The method has one point instead of one at each budget.
+def ghost_operation(profile: str) -> Json:
+    return {"op": "ghost"} | plain(RECIPES["ghostbert"].ghost(profile))
 
 
-def _network(name: str, kind: str = "paper") -> Method:
-    return Method(kind, partial(net, name=name), name, once=True)
+def searched_with_ghosts(profile: str, task: str, m: int) -> Spec:
+    """Return the Spec of a student that keeps what a search finds, with ghosts."""
+    find = collect("frontier")["nas_pruning"].searched
+    return network(profile, task, m, find, (ghost_operation(profile),))
 
 
-def _pruned(model: str) -> Method:
-    return Method("paper", partial(fine_pruned, model=model), "all")
+def mixed(profile: str, task: str, m: int) -> Spec:
+    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the
+    layers."""
+    last = students.student(profile, task, m)
+    args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
+    mix = RECIPES["bermo"].MIX[profile]
+    return Spec("fineprune", args | {"mix": mix}, last.inputs)
 
 
-TABLE = {  # The page's tables have this order.
-    "Whole": Method("whole", whole_model, "all", once=True),
-    "Width": Method("paper", ghostbert.student),
-    "GhostBERT": Method("paper", ghosts, ghosts=True),
-    "NAS": Method("paper", network, "found"),
-    "EfficientBERT": _network("EfficientBERT"),
-    "EfficientBERT TINY": _network("EfficientBERT_TINY"),
-    "Fine-pruned BERT": _pruned("BERT"),
-    "Fine-pruned BERMo": _pruned("BERMo"),
-    "Whole, distilled": Method("control", distilled, "all", once=True),
-    "Random": Method("control", partial(network, find=drawn), "found"),
-    "Uniform": Method("control", uniform),
-    "Base Model": _network("Base Model", "control"),
-    "Int8": Method("control", partial(quantised, make=whole_model), "all", once=True),
-    "NAS + ghosts": Method(
-        "combination", partial(network, added=True), "found", ghosts=True
-    ),
-    "Width + layer mix": Method("combination", mixed),
-    "GhostBERT, warmed up": Method("combination", warmed, ghosts=True),
-    "GhostBERT, int8": Method(
-        "combination", partial(quantised, make=ghosts), ghosts=True
-    ),
-} | {
-    title: Method("control", partial(listed, name=name), name)
-    for title, name in METHODS.items()
-}
+def warmed(profile: str, task: str, m: int) -> Spec:
+    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation.
+
+    Attention, states and predictions are in one loss, instead of two stages.
+    """
+    ghosts = RECIPES["ghostbert"].ghost(profile)
+    start = students.untrained(profile, task, m, ghosts)
+    train = as_long(students.FINETUNE, profile)
+    options = RECIPES["efficientbert"].TAUGHT[profile]
+    args = grids.common(profile, task, train=train, warmup=options)
+    inputs = {"teacher": grids.teacher(profile, task), "start": start}
+    return Spec("warmup", args, inputs)
+
+
+def shared_methods() -> dict[str, Method]:
+    """Return the methods that belong to no paper, or to several of those that are
+    here."""
+    points = {
+        "Whole": Method("whole", whole_model, "all", once=True),
+        "Width": Method("paper", students.student),
+        "Whole, distilled": Method("control", distilled, "all", once=True),
+        "Uniform": Method("control", uniform),
+    }
+    in_int8 = partial(quantised, make=whole_model)
+    points["Int8"] = Method("control", in_int8, "all", once=True)
+    for title, name in METHODS.items():
+        points[title] = Method("control", partial(listed, name=name), name)
+    papers = collect("frontier")
+    if "bermo" in papers:
+        points["Width + layer mix"] = Method("combination", mixed)
+    if "ghostbert" in papers:
+        ghosts = papers["ghostbert"].POINTS["GhostBERT"]
+        combined = partial(Method, "combination", added=ghosts.added)
+        in_int8 = partial(quantised, make=ghosts.make)
+        points["GhostBERT, int8"] = combined(in_int8)
+        if "efficientbert" in papers:
+            points["GhostBERT, warmed up"] = combined(warmed)
+        if "nas_pruning" in papers:
+            least = papers["nas_pruning"].POINTS["NAS"].least
+            made = combined(searched_with_ghosts, keeps="found", least=least)
+            points["NAS + ghosts"] = made
+    return points
+
+
+def collect_methods() -> dict[str, Method]:
+    """Return {name: Method} of all methods, in the order of the page's tables."""
+    points = shared_methods()
+    for paper in collect("frontier").values():
+        points |= paper.POINTS
+    order = [name for name in ORDER if name in points]
+    return {name: points[name] for name in dict.fromkeys([*order, *points])}
+
+
+TABLE = collect_methods()
 
 
 def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int]:
@@ -257,14 +177,11 @@ def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int
     method = TABLE[name]
     if method.once:
         return (0,)
-    possible_widths = ghostbert.possible(profile, tuple(chosen) or BUDGETS[profile])
+    possible_widths = students.possible(profile, tuple(chosen) or BUDGETS[profile])
     if method.keeps == "found" and grids.asked(profile):
         return []  # No search reads passages.
-    low = nas.least(profile) * HEADS if method.keeps == "found" else 0
+    low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
-
-
-# ---- COST
 
 
 def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> int:
@@ -273,12 +190,11 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
     Counted are matrix products and convolutions, with the pooler. architecture: the
     architecture that a search found, for methods that keep it."""
     base, method = shape(profile), TABLE[name]
-    if method.keeps in efficientbert.NETS:
-        scaled_net = efficientbert.scaled(method.keeps, profile)
-        return 2 * TOKENS * macs(scaled_net) + 2 * scaled_net.hidden**2
+    if method.flops:
+        return method.flops(profile)
     if method.keeps == "found":
         assert architecture is not None
-        layers = gated.counts(architecture)
+        layers = cost.layer_widths(architecture)
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
@@ -287,8 +203,8 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
             ),
         }.get(method.keeps, lambda: module(method.keeps).keep(base, m / HEADS)[0])()
         layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
-    total = gated.flops(base.hidden, base.hidden // base.heads, layers)
-    return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile))
+    total = cost.layered_flops(base.hidden, base.hidden // base.heads, layers)
+    return total + (method.added(profile) if method.added else 0)
 
 
 def label(model: str, m: int) -> str:
@@ -334,7 +250,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
                 partial(costs, profile), rows.to_dict("records"), seed_architectures
             )
             pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
-            score = stats.paired_difference([*pairs])
+            score = paired.paired_difference([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -401,19 +317,19 @@ def difference(
         frame, line["model"], other["model"], {column.task: (column,)}
     )
     columns |= {"gap": gap.mean} if gap else {}
-    enough = gap and gap.n_seeds >= stats.SEEDS
+    enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
-def against_labels(column: Column, run: Run, seed: int) -> stats.Pair:
+def against_labels(column: Column, run: Run, seed: int) -> paired.Pair:
     """Return the Pair of a run and the labels.
 
     Its difference is the score of the run less 100 points.
     """
     rows = compare.judged(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
-    labels = np.ones(len(said)) if column.metric in stats.MARKS else labels
-    return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
+    labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
+    return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
 def front(table: pd.DataFrame, axis: str) -> list[str]:

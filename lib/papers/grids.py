@@ -4,13 +4,13 @@ That are the four profiles, their rows, settings and encoders, tasks, seeds and
 fine-tuned teachers. A reader's own data and model may stand in the place of a
 profile's. The module is free of torch.
 
-An `ReaderProfile` is the name of a profile. It finds the settings of that profile in every table,
-and says where rows and encoder come from instead. So no paper knows of it: `described`
-describes the rows, `backbone` the encoder."""
+An `ReaderProfile` is the name of a profile. It finds the settings of that profile in
+every table, and says where rows and encoder come from instead. So no paper knows of it:
+`described` describes the rows, `backbone` the encoder."""
 
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -21,31 +21,38 @@ from lib import data
 from lib.core import disk, options, paths
 from lib.core.names import Absent, Refused, known
 from lib.core.options import Augment, Numerics, Span, Targets, Train
+from lib.core.papers import collect, find_papers
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
-from lib.measure.compare import Column
-from lib.measure.cost import CONFIG, SHAPES, Shape, configured
+from lib.stats.compare import Column
+from lib.stats.cost import CONFIG, SHAPES, Shape, configured
 
 
 def settings(name: str) -> SimpleNamespace:
-    """Return the tables of a TOML file of this folder, as attributes.
+    """Return the settings of a paper, or the tables of a TOML file of this folder, as
+    attributes.
 
-    A table below the name of an option (lib.core.options), such as [Train.TEACHER],
-    holds such an option for each profile: the fields of `all`, and its own. A Train
-    also has the fields of [TRAINING] in grids.toml, which the trainings of its scale
-    share. COLUMNS are made Columns.
+    A table below the name of an option (lib.core.options, or the paper's own), such as
+    [Train.TEACHER], holds such an option for each profile: the fields of `all`, and its
+    own. A Train also has the fields of [TRAINING] in grids.toml, which the trainings of
+    its scale share. COLUMNS are made Columns.
 
-    >>> settings("ghostbert").DISTIL["paper"].epochs
+    >>> settings("students").DISTIL["paper"].epochs
     3
     """
-    tables = dict(disk.toml(FOLDER / f"{name}.toml"))
-    for kind in tables.keys() & vars(options).keys():
+    is_paper = name in find_papers()
+    place = FOLDER / name / "settings.toml" if is_paper else FOLDER / f"{name}.toml"
+    tables, kinds = dict(disk.toml(place)), dict(vars(options))
+    if is_paper and name in (options_of_papers := collect("options")):
+        kinds |= vars(options_of_papers[name])
+    for kind in tables.keys() & kinds.keys():
         common = disk.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
         for table_name, by_profile in tables.pop(kind).items():
             tables[table_name] = {
-                profile: getattr(options, kind)(
+                profile: kinds[kind](
                     **common.get(profile, {}) | by_profile.get("all", {}) | fields
                 )
                 for profile, fields in by_profile.items()
@@ -89,7 +96,6 @@ PROFILES = {
 Value = TypeVar("Value")
 Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 
-# ---- A READER'S DATA AND MODEL
 FAMILIES = ("bert", "roberta", "electra", "mpnet")
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
@@ -223,7 +229,8 @@ class ReaderProfile(str):
 
 
 def reader_profile(profile: str, data: str = "", model: str = "") -> str:
-    """Return the profile's name, as an `ReaderProfile` where data or model are given."""
+    """Return the profile's name, as an `ReaderProfile` where data or model are
+    given."""
     return ReaderProfile(profile, data, model) if data or model else profile
 
 
@@ -325,9 +332,6 @@ def shape_of(path: str | Path) -> Shape:
             mismatch = f"{name} {body.get(name)!r}", f"a whole number from {low}"
             raise lines.malformed(file, *mismatch, OTHER)
     return configured(body)
-
-
-# ---- ROWS, TASKS AND SEEDS
 
 
 LABELS = Targets("hard")
@@ -515,7 +519,7 @@ def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
 def metrics(
     profile: str, printed: Collection[Column] = ()
 ) -> dict[str, tuple[Column, ...]]:
-    """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
+    """Return {task: its columns (lib.stats.compare.Column)} for a table of scores.
 
     They are the columns that the paper prints, and the first metric of other tasks. At
     mini and base each task counts once, by its first column."""
@@ -538,3 +542,30 @@ def metrics(
         if profile in ("mini", "base")
         else by_task
     )
+
+
+def searches_behind(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the searches and draws behind some networks, each with that
+    Spec.
+
+    A network is trained from a `start` that was cut to what its input `search` found.
+    The rows have the labels of their networks."""
+    return [
+        row.with_spec(search)
+        for row in rows
+        for first in [row.spec.parents.get("start")]
+        if first and (search := first.parents.get("search"))
+    ]
+
+
+def distillations_behind(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the distillations behind some students, each with that Spec.
+
+    They have the labels of their students, and no score: measures read how far a
+    distillation has come."""
+    return [
+        row.with_spec(first)
+        for row in rows
+        for first in [row.spec.parents.get("start")]
+        if first and first.step == "distil"
+    ]

@@ -3,7 +3,7 @@
 `data/published/plan_<profile>.csv` has one line for each comparison or level, in the
 order in which runs are made. A line names a page, labels of the rows of its grid, tasks
 and seeds. So a page at such a profile has the rows of its lines, a page without a line
-has none, and the queue (`lib.page.evidence`) makes what the pages show. The module is
+has none, and the queue (`lib.claims.evidence`) makes what the pages show. The module is
 free of torch."""
 
 import csv
@@ -15,10 +15,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from lib.claims import cells
 from lib.core import paths
 from lib.core.rows import Row
 from lib.core.types import Json
-from lib.measure import cells
 from lib.papers import grids
 
 SECOND = (

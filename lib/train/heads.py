@@ -17,8 +17,8 @@ from lib.core.names import Refused
 from lib.core.options import Span
 from lib.core.types import Arrays, Json
 from lib.data import Split, Task, spans
-from lib.measure import metrics, squad
 from lib.model import backbone
+from lib.stats import answers, metrics
 from lib.train.batches import Encoded, encode
 
 Judged = tuple[dict[str, float], Arrays]  # These are metrics, and arrays to keep.
@@ -111,9 +111,9 @@ def span_marks(
     pairs = zip(texts, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
     arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
-    for metric in (squad.exact, squad.span_f1):
+    for metric in (answers.exact, answers.span_f1):
         arrays[metric.__name__] = np.array([*map(metric, said, split.answers)])
-    return squad.score(said, split.answers), arrays
+    return answers.score(said, split.answers), arrays
 
 
 def majority(task: Task, splits: Mapping[str, Split]) -> float:
@@ -125,6 +125,6 @@ def majority(task: Task, splits: Mapping[str, Split]) -> float:
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None
-        return squad.score([""] * len(dev), dev.answers)[task.metrics[0]]
+        return answers.score([""] * len(dev), dev.answers)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)

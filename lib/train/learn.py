@@ -1,8 +1,8 @@
 """This module trains a model on a task and judges it: all training steps go through it.
 
-A step of lib.steps is a preset of `TaskTraining` and `learn`. It names a model, an objective
-(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix
-or a search over gates."""
+A step of lib.train.steps is a preset of `TaskTraining` and `learn`. It names a model,
+an objective (lib.train.objectives), and methods (lib.train.loop.Method) such as masks,
+a layer mix or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,8 +30,8 @@ Judge = Callable[[], heads.Judged]  # This judges a model as it is when called.
 
 
 class TaskTraining:
-    """A TaskTraining holds the rows of a task for a run, and the settings of the training on
-    them.
+    """A TaskTraining holds the rows of a task for a run, and the settings of the
+    training on them.
 
     `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None
     where nothing is trained. `tokenizer` is set by `start`, or by a step that takes
@@ -119,6 +119,20 @@ class TaskTraining:
         """Return the score that selects the best model: the mean of its metrics."""
         values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
         return sum(values[name] for name in names) / len(names)
+
+
+def on_task(
+    step: Callable[..., Json],
+    run: RunWriter,
+    data: Json,
+    numerics: Json,
+    train: Json | None = None,
+    span: Json | None = None,
+    **args: Any,
+) -> Json:
+    """Call a step that takes a TaskTraining, made of the other arguments. Returns its
+    metrics."""
+    return step(TaskTraining(run, data, train, numerics, span), **args)
 
 
 def learn(

@@ -3,20 +3,15 @@
 Each of these objectives is a context that yields a loss, f(batch, rows) -> {"loss":
 scalar, parts...} (lib.train.loop.fit)."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from lib.core.names import stream
-from lib.core.options import Objective, Targets
-from lib.model.parts import layers, surgery
+from lib.core.options import Targets
 from lib.train import loop, losses
-from lib.train.matching import Match, imitating, layer_map
 
 TaskTraining = Any  # One of lib.train.learn, which imports this module, or a Trainer.
 
@@ -47,103 +42,3 @@ def predicting(
         return parts
 
     return nullcontext(loss)
-
-
-def objective_of(
-    training: TaskTraining, model: PreTrainedModel, options: Objective
-) -> AbstractContextManager[loop.Loss]:
-    """Return the objective that the options name.
-
-    The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
-    """
-    if options.kind == "prediction":
-        return squared(training, model)
-    if options.kind == "intermediate":
-        return intermediate(training, model, options)
-    if options.kind == "two_stage":
-        return two_stages(training, model, options)
-    soft = options.kind == "soft_cross_entropy" and training.task.outputs > 1
-    return predicting(training, model, Targets("soft" if soft else "hard"))
-
-
-def squared(training: TaskTraining, model: PreTrainedModel) -> nullcontext[loop.Loss]:
-    """Return the objective that learns the teacher's logits by their mean squared
-    error."""
-    teacher = training.teacher_logits
-
-    def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
-        made = loop.outputs(model, batch).float()
-        return {"loss": nn.functional.mse_loss(made, teacher[chosen].to(made.device))}
-
-    return nullcontext(loss)
-
-
-@contextmanager
-def intermediate(
-    training: TaskTraining, student: PreTrainedModel, options: Objective
-) -> Iterator[loop.Loss]:
-    """Yield a loss of the teacher's states, each part summed over the layers.
-
-    The part "layers" has the squared errors of the embedding output and of the layers'
-    outputs, the part "attention" those of raw attention scores. A student of another
-    width than its teacher has a linear layer to the teacher's width meanwhile, which
-    trains with it, as in TinyBERT's code."""
-    teacher, _ = training.teacher
-    pairs = layer_map(len(layers(student)), len(layers(teacher)))
-    narrow, wide = student.config.hidden_size, teacher.config.hidden_size
-    mask, between = options.mask, narrow != wide
-    matches = [
-        Match("layers", "embedding", mask=mask, projected=between),
-        Match("layers", "ffn", pairs, mask, between),
-    ]
-    if options.attention:
-        heads, over = heads_of_search(student), losses.over_keys
-        matches.append(
-            Match("attention", "scores", pairs, mask, heads=heads, distance=over)
-        )
-    with ExitStack() as held:
-        if between:  # It is a part of the student, so that checkpoints hold it.
-            torch.manual_seed(stream(training.run.seed, "projection"))
-            student.projection = nn.Linear(narrow, wide)
-            held.callback(delattr, student, "projection")
-        yield held.enter_context(
-            imitating(student, teacher, matches, training.numerics)
-        )
-
-
-@contextmanager
-def two_stages(
-    training: TaskTraining, student: PreTrainedModel, options: Objective
-) -> Iterator[loop.Loss]:
-    """Yield a loss of the teacher's states, which after half of the steps is one of its
-    logits."""
-    with (
-        squared(training, student) as later,
-        intermediate(training, student, options) as first,
-    ):
-        yield Stages(first, later)
-
-
-class Stages(loop.Method):
-    """A Stages has one loss for the first half of the steps, and another one for the
-    second."""
-
-    def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
-        self.first, self.later = first, later
-
-    def before(self, step: int, steps: int) -> None:
-        self.now = self.first if step < steps // 2 else self.later
-
-    def __call__(self, batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-        return self.now(batch, rows)
-
-
-def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
-    """Return L lists: the heads of the whole model that each layer of the student still
-    has."""
-    heads = [list(range(student.config.num_attention_heads))] * len(layers(student))
-    for op in surgery(student):
-        if op["op"] == "keep" and "heads" in op:
-            pairs = zip(heads, op["heads"], strict=True)
-            heads = [[layer[i] for i in chosen] for layer, chosen in pairs]
-    return heads

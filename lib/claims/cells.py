@@ -1,0 +1,224 @@
+"""This module reads the cells of a claim. It is free of torch.
+
+A cell says what is compared with what, and in which region the result must lie. The
+column `cells` of `claims.csv` writes it with the labels of the rows of the page's grid:
+
+    Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
+    F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
+    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B + 0.5: higher.
+    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own place in brackets.
+    A over B > C over D                        The first difference is larger than the second.
+    k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
+    per decade :: 10 % NAS | 30 % NAS > value 0     The points have other weights (WEIGHTS).
+    first above the others :: k = 3 | k = 1 | k = 5 > value 0     The first minus the others' mean.
+    kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
+    diverged :: BERMo = value 0                The measure is 0 in every run.
+
+All of them but the last are contrasts: weighted sums of scores or measures, and a
+region in which the 95 % interval must lie. The label * stands for any model, the value
+* for any value."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from lib.claims.measures import MEASURES
+from lib.core.names import Refused, known
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.stats import compare, paired
+
+CELL = re.compile(
+    r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
+    r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
+)
+# Each sign of a cell allows these signs before its margin.
+TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
+FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
+# Each function maps the x of the points of a line to their weights.
+WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "per doubling": lambda x: paired.slope_weights(np.log2(x)),
+    "per decade": lambda x: paired.slope_weights(np.log10(x)),
+    "per step": paired.slope_weights,
+    "straighter over the logarithm": lambda x: paired.straighter_weights(
+        np.log10(x), x
+    ),
+    FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
+}
+
+Place = tuple[tuple[str, str], ...]  # It has (column, values with "/" between), ...
+Model = tuple[str, Place]  # This is a label with its place.
+
+
+@dataclass(frozen=True)
+class CellForm:
+    """A CellForm is one model, or one model above another, each with its place."""
+
+    models: tuple[Model, ...]
+
+    def parts(self, rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+        """Return [the rows that fit a model] for each model of this CellForm."""
+        return [[row for row in rows if fits(row, *model)] for model in self.models]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A Cell is a contrast of Forms and the region (low, high) in which it must lie."""
+
+    text: str
+    measure: str  # It is one of MEASURES, or "" for the score.
+    about: str  # The measure takes this text in brackets.
+    terms: tuple[tuple[float, CellForm], ...]  # Each term has its weight.
+    bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
+    slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
+
+    @property
+    def is_per_task(self) -> bool:
+        """Return whether the Cell is judged on each task by itself."""
+        return "task=each" in self.text
+
+    @property
+    def models(self) -> list[Model]:
+        """Return all models of the Forms, each once."""
+        return list(
+            dict.fromkeys(model for _, form in self.terms for model in form.models)
+        )
+
+
+def labelled(row: Mapping[str, Any]) -> str | None:
+    """Return the label of a row of a grid: its model or, without one, its network."""
+    return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
+
+
+def fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
+    """Return whether a row has a label, or a recipe of this name, and the values of a
+    place."""
+    return label in ("*", labelled(row), row.get("recipe")) and all(
+        any(same(row.get(key), value) for value in values.split("/"))
+        for key, values in where
+    )
+
+
+def same(value: Any, text: str) -> bool:
+    """Return whether a value is meant by a text. A DataFrame may have turned 3 into
+    3.0."""
+    if value is None or value != value:
+        return False
+    return text in ("*", str(value)) or (
+        isinstance(value, float) and text == f"{value:g}"
+    )
+
+
+def places(text: str | None) -> Place:
+    """Return the place of a text such as "m=3, task=CoLA"."""
+    items = (tuple(item.split("=", 1)) for item in (text or "").split(", ") if item)
+    return tuple(
+        (key, "*" if (key, value) == ("task", "each") else value)
+        for key, value in items
+    )
+
+
+def form(text: str, where: Place) -> CellForm:
+    """Return the CellForm of "A [m=3]" or "A over B [m=3]". Only the last model needs a
+    place."""
+    models = [
+        # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
+        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
+        for part in text.split(" over ")
+    ]
+    return CellForm(
+        tuple(
+            (label, (*places(place or models[-1][1]), *where))
+            for label, place in models
+        )
+    )
+
+
+def side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
+    """Return [(weight, CellForm), ...] of one side of a cell."""
+    parts = text.split(" | ")
+    forms = [form(part, where) for part in parts]
+    if len(parts) == 1:
+        return [(1.0, forms[0])]
+    x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
+    return list(zip(map(float, WEIGHTS[slope](np.array(x))), forms, strict=True))
+
+
+@cache
+def parsed(text: str) -> list[Cell]:
+    """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be
+    read."""
+    return [cell(part) for part in text.split("; ") if part]
+
+
+def cell(text: str) -> Cell:
+    """Return the Cell of one text, as `parsed` does for several."""
+    hit = CELL.fullmatch(text)
+    if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
+        how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
+        raise Refused(f"cell {text!r}: expected {how}")
+    what, where = hit["what"] or "", places(hit["where"])
+    weights: dict[CellForm, float] = defaultdict(float)
+    measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
+    slope = what if what in WEIGHTS else "per doubling"
+    for operand, factor in ((hit["left"], 1), (hit["right"], -1)):
+        if factor > 0 or not operand.startswith("value "):
+            for weight, one in side(operand, where, slope):
+                weights[one] += factor * weight
+    value = hit["right"].startswith("value ")
+    centre, margin = (
+        float(hit["right"][6:]) if value else 0.0,
+        float(hit["margin"] or 0),
+    )
+    high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
+    low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
+    terms = tuple((weight, one) for one, weight in weights.items())
+    level = sum(weight for weight, one in terms if len(one.models) == 1)
+    if measure:
+        known("measure", measure, MEASURES)
+    elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
+        raise Refused(
+            f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
+        )
+    return Cell(
+        text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text)
+    )
+
+
+def on_task(one: Cell, task: str) -> Cell:
+    """Return the Cell of one task of a Cell that is judged on each."""
+    return cell(one.text.replace("task=each", f"task={task}"))
+
+
+def scored(spec: Spec) -> bool:
+    """Return whether the step of a Spec scores examples, so that models can be paired
+    on them."""
+    return spec.step in compare.SCORED
+
+
+def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of grids that some Cells name, each label and Spec once."""
+    selected = {
+        (labelled(row), row["spec"]): row
+        for row in rows
+        for cell in cells
+        if cell.measure or scored(row["spec"])
+        if any(fits(row, *model) for model in cell.models)
+    }
+    return list(selected.values())
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has
+    none."""
+    planned = []
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition(" to ")
+        planned += range(int(first), int(last or first) + 1)
+    return tuple(planned)

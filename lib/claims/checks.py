@@ -1,0 +1,263 @@
+"""This module computes formulas over printed cells. Claims and inconsistencies are
+written as such.
+
+    value("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
+
+A formula is an expression of Python. It reads cells of one paper, settings and labels
+of what the profile `paper` makes, and counts and operations of this code. A key names a
+row by its first columns: by a whole text, by how the text begins, or by "*" for any.
+Numbers are exact fractions, and a cell without a number is its text. The value of a
+formula comes with the cells that it read. The module is free of torch."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from lib import data
+from lib.claims import lists
+from lib.core import options
+from lib.core.names import Refused
+from lib.core.papers import collect
+from lib.core.rows import Row
+from lib.core.spec import ancestry
+from lib.stats import cost
+
+# A Spec leaves out a default; it stands in the class of options by its place in the
+# Spec.
+OPTIONS: dict[str, type] = {
+    "train": options.Train,
+    "surgery": options.Ghost,
+    "importance": options.Importance,
+}
+for _paper in collect("checks").values():
+    OPTIONS |= _paper.OPTIONS
+
+
+def effects(claim: str) -> dict[tuple[str, str], float]:
+    """Return {(cell, task): value} that the paper prints for the cells of a claim.
+
+    A row of `effects.csv` has one formula for several tasks, with "{task}" in it. The
+    mean over tasks is named by all of them, in order, with "/" between them. So it
+    stands beside the measured mean over these tasks alone."""
+    paper, values = lists.claims()[claim]["paper"], {}
+    for row in (row for row in lists.lines("effects") if row["claim"] == claim):
+        for task in row["tasks"].split("; "):
+            printed, _ = value(paper, row["formula"].replace("{task}", task))
+            values[row["cell"], task] = float(printed)
+    return values
+
+
+def number(text: str) -> Fraction | str | None:
+    """Return the exact number that a text is, None for an empty cell, else the text
+    itself."""
+    try:
+        return Fraction(text.replace(",", ""))
+    except ValueError:
+        return None if text in ("", "-") else text
+
+
+def rounded(value: float | Fraction, digits: int) -> Fraction:
+    """Return a value rounded to some digits, a half away from zero."""
+    scale, value = Fraction(10) ** digits, Fraction(value)
+    return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
+
+
+class Cells:
+    """A Cells object reads the printed cells of a paper, and remembers which ones it
+    gave."""
+
+    def __init__(self, paper: str) -> None:
+        self.paper = paper
+        self.given: dict[tuple[str, str, int], str] = {}
+
+    def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+        rows = list(enumerate(lists.lines(f"{self.paper}/{table}")))
+        for key, column in zip(keys, rows[0][1], strict=False):
+            exact = [row for row in rows if row[1][column] == key]
+            rows = exact or [
+                row for row in rows if key == "*" or row[1][column].startswith(key)
+            ]
+        if not rows:
+            raise Refused(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
+        return rows
+
+    def col(self, table: str, column: str, *keys: str) -> list[Fraction | str | None]:
+        """Return the values of a column in all rows that the keys name."""
+        rows = self.rows(table, keys)
+        self.given |= {(table, column, i): line[column] for i, line in rows}
+        return [number(line[column]) for _, line in rows]
+
+    def cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
+        """Return the value of a column in the one row that the keys name."""
+        (value,) = self.col(table, column, *keys)
+        return value
+
+    def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
+        """Return the values of one row in the columns of a span "A:B"; empty cells are
+        left out."""
+        names = list(lists.lines(f"{self.paper}/{table}")[0])
+        first, last = map(names.index, span.split(":"))
+        values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
+        return [value for value in values if value is not None]
+
+    def off(
+        self, table: str, span: str, average: str, labels: int = 1
+    ) -> list[list[str]]:
+        """Return the keys of complete rows whose printed average is not the mean of the
+        span."""
+        keys = [
+            list(line.values())[:labels]
+            for line in lists.lines(f"{self.paper}/{table}")
+        ]
+        parts = [
+            (key, self.cell(table, average, *key), self.row(table, span, *key))
+            for key in keys
+        ]
+        full = max(len(part) for *_, part in parts)
+        rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
+        # pyrefly: ignore[bad-argument-type, bad-specialization]  Cells are numbers.
+        means = {key: rounded(statistics.mean(part), 1) for key, _, part in rows}
+        return [key for key, printed, _ in rows if means[key] != printed]
+
+
+def setting(
+    page: str, step: str, path: str, **labels: Any
+) -> set[Fraction | str | None]:
+    """Return the values that a setting has at the profile `paper`: exact numbers, or
+    text.
+
+    The setting is read from the Specs of a step that the grid of a page makes, and from
+    all Specs that these rest on. Raises Refused where no Spec has it.
+
+    path: the place of the setting in the arguments of the step, such as "train.epochs".
+
+    labels: the labels of the rows that count.
+    """
+    rows = [row for row in made(page) if labels.items() <= row.items()]
+    specs, settings = {row.spec for row in rows}, set()
+    part, *names = path.split(".")
+    default = getattr(OPTIONS.get(part), names[-1], None) if names else None
+    for args in (spec.args for spec in specs | ancestry(specs) if spec.step == step):
+        values = args[part] if part == "surgery" else [args.get(part)]
+        for name in names:
+            ghosts = [
+                v
+                for v in values
+                if isinstance(v, dict) and v.get("op", "ghost") == "ghost"
+            ]
+            values = [ghost.get(name, default) for ghost in ghosts]
+        settings |= {number(str(value)) for value in values if value is not None}
+    if not settings:
+        raise Refused(
+            f"no Spec of step {step} on {page} with {labels} has {path} at paper"
+        )
+    return settings
+
+
+def axis(page: str, column: str) -> set[Fraction | str | None]:
+    """Return the labels in a column of a page's grid at the profile `paper`."""
+    labels = {row.get(column) for row in made(page)} - {None}
+    return {number(str(value)) for value in labels}
+
+
+def operation(name: str, *operands: float | Fraction) -> float:
+    """Return the value of our operation with a printed name, at some operands."""
+    from lib.model.formula import NUMPY
+
+    return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
+
+
+def ours(place: str, *args: Any, **keywords: Any) -> Any:
+    """Return another count of this code, such as ours("search.net:ffn_parameters", 768,
+    3072).
+
+    The name of a shape (lib.stats.cost.SHAPES) stands for the shape.
+    """
+    module, name = place.split(":")
+    values = [cost.SHAPES.get(arg, arg) for arg in args]
+    return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
+
+
+def given(text: str, constants: str | None = "", **names: Any) -> Any:
+    """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is
+    18."""
+    names |= vars(math) | {"max": max}
+    for constant in filter(None, (constants or "").split("; ")):
+        name, value = constant.split(" = ")
+        names[name] = eval(value, names)
+    return eval(text.replace("^", "**"), names)
+
+
+@cache
+def made(page: str) -> list[Row]:
+    """Return the rows of a page's grid at the profile `paper`, made without the
+    data."""
+    from lib.claims import notebook
+
+    (path,) = notebook.find([page])
+    with data.planning(look=False):
+        return notebook.planned(path, {"profile": "paper"}, looked_up=False).get(
+            "grid", []
+        )
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = dict(
+    mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len
+)
+FUNCTIONS |= dict(
+    abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
+)
+# The builtin `all` would stop at the first cell that fails, and not read the others.
+FUNCTIONS |= dict(
+    given=given,
+    isnum=lambda cell: isinstance(cell, Fraction),
+    all=lambda values: all([*values]),
+)
+OURS: dict[str, Callable[..., Any]] = dict(
+    setting=setting, axis=axis, operation=operation, ours=ours
+)
+
+
+for _paper in collect("checks").values():
+    OURS |= _paper.FUNCTIONS
+
+
+def value(paper: str, formula: str) -> tuple[Any, dict[tuple[str, str, int], str]]:
+    """Return (the value of a formula, {(table, column, row): text} of the cells that it
+    read)."""
+    cells = Cells(paper)
+    readers = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
+    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers), cells.given
+
+
+def agrees(value: Any, printed: str) -> bool:
+    """Return whether the value of a formula agrees with a printed text.
+
+    It does where it is True, is the printed number, or becomes it when rounded to as
+    many digits. A set agrees by its only value."""
+    expected = number(printed)
+    if isinstance(value, set):
+        return len(value) == 1 and agrees(next(iter(value)), printed)
+    if isinstance(value, bool) or value == expected:
+        return bool(value == expected or value is True)
+    decimals = len(printed.partition(".")[2])
+    return (
+        isinstance(value, int | float | Fraction)
+        and rounded(value, decimals) == expected
+    )
+
+
+def inconsistencies() -> list[dict[str, Any]]:
+    """Return the rows of `inconsistencies.csv`, each with the value that contradicts
+    the print.
+
+    It is computed again as `found`, which is None where a row contradicts without a
+    formula."""
+    return [
+        row | {"found": value(row["paper"], row["how"])[0] if row["how"] else None}
+        for row in lists.lines("inconsistencies")
+    ]

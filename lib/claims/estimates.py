@@ -1,0 +1,160 @@
+"""This module computes the estimate of a cell from its collected rows. It is free of
+torch.
+
+An estimate is a paired contrast of scores, or a mean of a measure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from lib.claims.cells import Cell, Model, fits, scored
+from lib.claims.measures import FUNCTIONS, MEASURES, valued
+from lib.stats import compare, paired
+from lib.stats.compare import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def parts_of(
+    one: Cell, rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[Model, list[Mapping[str, Any]]]]:
+    """Return the rows of each model of a Cell, in its order."""
+    forms = [form for _, form in one.terms]
+    return [pair for f in forms for pair in zip(f.models, f.parts(rows), strict=True)]
+
+
+def frames_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
+    """Return the rows of each model of a Cell."""
+    import pandas as pd
+
+    return [pd.DataFrame(part) for _, part in parts_of(one, rows)]
+
+
+def rows_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows that a Cell names, alike in dtype (`lib.stats.compare.alike`).
+
+    Raises LookupError that names a model without rows.
+    """
+    rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
+    row_ids = set()
+    for (label, where), part in parts_of(one, rows):
+        if not part:
+            place = ", ".join(f"{key} {value}" for key, value in where)
+            raise LookupError(" at ".join(filter(None, [label, place])))
+        row_ids |= {*map(id, part)}
+    return compare.alike([row for row in rows if id(row) in row_ids])
+
+
+def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return the fewest seeds of any model on any task: (of all seeds, of seeds that
+    ended).
+
+    A seed ended where each of its runs was made or has failed.
+    """
+    every, lacking = defaultdict(set), defaultdict(set)
+    for model, part in parts_of(one, rows):
+        for row in part:
+            place = model, str(row.get("task"))
+            every[place].add(row["seed"])
+            if row["run"] is None and row["state"] != "failed":
+                lacking[place].add(row["seed"])
+    ended = [len(seeds - lacking[place]) for place, seeds in every.items()]
+    return min(map(len, every.values())), min(ended)
+
+
+def estimate(
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
+    groups: Sequence[tuple[list[paired.Pair], float]],
+) -> paired.Estimate | None:
+    """Return the Estimate of a Cell, or None where a part of it was not run.
+
+    groups: what `groups_of` returns.
+    """
+    if one.measure and (function := MEASURES[one.measure].of_all):
+        return FUNCTIONS[function](frames_of(one, rows), metric_of, one.about)
+    if one.measure:
+        return of_measure(one, rows, metric_of)
+    tasks = [{pair.task for pair in group} for group, _ in groups]
+    pairs, weights = zip(*groups, strict=True)
+    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
+        pairs = paired.common(pairs)
+    return paired.contrast(pairs, weights) if all(pairs) else None
+
+
+def groups_of(
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
+    may_fail: Collection[str] = (),
+) -> list[tuple[list[paired.Pair], float]]:
+    """Return the Pairs of a Cell of scores in groups, each with its weight.
+
+    A seed in which a model collapsed makes no pair, unless the model is one of
+    `may_fail`."""
+    alone = [
+        (weight, form.models[0]) for weight, form in one.terms if len(form.models) == 1
+    ]
+    both = [
+        (weight, *form.models) for weight, form in one.terms if len(form.models) == 2
+    ]
+    both += [(weight, model, alone[-1][1]) for weight, model in alone[:-1]]
+    groups = []
+    for weight, *models in both:
+        parts = [[row for row in rows if fits(row, *model)] for model in models]
+        spared = [label in may_fail for label, _ in models]
+        groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
+    return groups
+
+
+def of_measure(
+    one: Cell,
+    rows: Sequence[Mapping[str, Any]],
+    metric_of: Mapping[str, Sequence[Column]],
+) -> paired.Estimate | None:
+    """Return the Estimate of a measure, or None where a part of it was not run.
+
+    It is the mean over seeds, or the share of runs where the measure is true.
+    """
+    import pandas as pd
+
+    frame = valued(one.measure, pd.DataFrame(rows), metric_of)
+    # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
+    rows = frame.to_dict("records")
+    parts = [
+        (weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms
+    ]
+    if not all(len(part) for _, members in parts for part in members):
+        return None
+    if frame["value"].dtype == bool:
+        frames = [part for _, members in parts for part in members]
+        fewest = min(part["seed"].nunique() for part in frames)
+        e = replace(
+            paired.share_gap(*(part["value"] for part in frames)), n_seeds=fewest
+        )
+        exact = (
+            one.bounds[0] == one.bounds[1]
+        )  # The cell is on every run, so its count is exact.
+        return replace(e, low=e.mean, high=e.mean) if exact else e
+    by_seed = [
+        (w, [part.groupby("seed")["value"].mean() for part in members])
+        for w, members in parts
+    ]
+    total = sum(
+        w * (means[0] - means[1] if len(means) > 1 else means[0])
+        for w, means in by_seed
+    )
+    assert isinstance(total, pd.Series)
+    values = total.dropna()
+    return (
+        paired.replicates(values, MEASURES[one.measure].resolution)
+        if len(values)
+        else None
+    )

@@ -1,0 +1,260 @@
+"""This module makes the missing runs of the central claims, and records each at once.
+
+At mini a claim rests on the rows of its pages' grids that its cells name, at its
+planned seeds (`lib.claims.judging`). Runs are made in rounds. A round is all claims at
+one more planned seed, in the order of `data/published/plan.csv` and then of
+`plan_fair.csv`; other claims come last.
+
+A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of
+its steps is whole before the next begins, and within a step each seed, so that a
+teacher and its students are made in one go.
+
+Weights that these commands saved are deleted when no missing run of the profile needs
+them, so that a round fits on a small disk. Those that a reader or another command saved
+stay."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, groupby, zip_longest
+from typing import Any
+
+from lib.claims import lists, notebook
+from lib.claims.cells import parse_seeds
+from lib.claims.judging import SCALE, recorded, rows
+from lib.cluster import sweep
+from lib.core import disk, processor
+from lib.core.names import known
+from lib.core.rows import Row
+from lib.core.spec import Spec, ancestry, from_json
+from lib.core.steps import STEPS
+from lib.core.store import Store
+from lib.papers import grids, planned
+
+# Pages show the runs of these steps beside the networks that they found.
+BESIDE = ("search", "nas_search", "random_architecture")
+
+
+def chosen(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the rows of claims.csv with these ids, or all central claims and our own
+    questions.
+
+    Raises Refused for an unknown claim, with the nearest one.
+    """
+    by_id = {
+        id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")
+    }
+    return list(grids.picked("claim", by_id, names).values())
+
+
+def cells(
+    claim: Mapping[str, Any], store: Store | None = None
+) -> dict[int, list[Spec]]:
+    """Return {planned seed: the Specs of a claim at this seed, each once}.
+
+    A seed counts if all its runs have one dtype. So one that has no whole set of runs
+    is float32 throughout where the processor has no instructions for bfloat16
+    (`Spec.twin`)."""
+    store, grid_rows, specs = store or Store(), rows(claim), {}
+    for seed in parse_seeds(claim["seeds"]):
+        originals = list(
+            dict.fromkeys(
+                row.spec for row in grid_rows if row.get("seed", seed) == seed
+            )
+        )
+        twins = [spec.twin for spec in originals]
+        here = twins if not processor.has_bfloat16() else originals
+        specs[seed] = next(
+            (s for s in (originals, twins) if all(map(store.find, s))), here
+        )
+    return specs
+
+
+def rounds(
+    claims: Sequence[Mapping[str, Any]], store: Store | None = None
+) -> list[Spec]:
+    """Return the Specs of the claims in the order in which they are made, each once."""
+    plan = [row["claim"] for name in ("plan", "plan_fair") for row in lists.lines(name)]
+    order = sorted(
+        claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
+    )
+    by_round = zip_longest(
+        *(cells(claim, store).values() for claim in order), fillvalue=()
+    )
+    return list(dict.fromkeys(chain(*chain(*by_round))))
+
+
+# ---- PROFILES WITH A PLAN OF LINES
+
+
+def lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
+    """Return the Lines of a profile's plan, of all claims or of those with these ids.
+
+    Raises Refused for a profile without a plan, and for an id that its plan lacks, with
+    the nearest one."""
+    known(
+        "profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)]
+    )
+    every = planned.lines(profile)
+    ids = grids.picked(
+        "claim of the plan", dict.fromkeys(line.claim for line in every), names
+    )
+    return [line for line in every if line.claim in ids]
+
+
+def made(profile: str, page: str) -> list[Row]:
+    """Return the rows of a page's grid at a profile."""
+    (path,) = notebook.find([page])
+    return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
+
+
+def by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
+    """Return {planned seed: the Specs of a Line at this seed, each once}."""
+    grid_rows = line.rows(made(profile, line.page))
+    return {
+        seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
+        for seed in line.seeds
+    }
+
+
+def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
+    """Return the Specs of Lines in the order in which they are made, each once."""
+    ordered = []
+    for _, part in groupby(lines, lambda line: line.step):
+        by_line = [by_seed(line, profile) for line in part]
+        seeds_of_step = sorted({seed for specs in by_line for seed in specs})
+        ordered += [
+            spec
+            for seed in seeds_of_step
+            for specs in by_line
+            for spec in specs.get(seed, ())
+        ]
+    return list(dict.fromkeys(ordered))
+
+
+# ---- MAKING
+
+
+def gather(
+    claims: list[Any],
+    store: Store,
+    workers: int | None = None,
+    backend: str = "local",
+    profile: str = SCALE,
+) -> dict[Spec, str]:
+    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in
+    a line}.
+
+    claims: what `chosen` returns or, at a profile with a plan of lines, what `lines`
+    returns."""
+    requested = rounds(claims, store) if profile == SCALE else queue(claims, profile)
+    every = (
+        rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
+    )
+    results = {*requested, *found_by(requested)}
+    keep(results, store)
+    missing = store.missing(every, exact=True)
+    needed = Counter(parent for spec in missing for parent in spec.parents.values())
+    saved = SavedWeights(store)
+
+    def done(spec: Spec) -> None:
+        keep([spec] if spec in results else [], store)
+        saved.add(spec)
+        for name, parent in spec.parents.items():
+            needed[parent] -= 1
+            pinned = (
+                spec.inputs[name].seed is not None
+            )  # A pinned input is for all seeds.
+            if needed[parent] <= 0 and not pinned and parent.name in saved:
+                saved.give_back(parent)
+
+    how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
+    return sweep.make(requested, store, workers, done=done, **how)
+
+
+class SavedWeights:
+    """The runs of a store whose weights `gather` saved, for its own use alone.
+
+    Their names stand in a file of the store, as a gathering may be stopped and go on.
+    Weights that a reader kept, or that another command made, are not among them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.path = store, store.runs / ".evidence"
+
+    def __contains__(self, name: str) -> bool:
+        return self.path.exists() and name in self.path.read_text().splitlines()
+
+    def add(self, spec: Spec) -> None:
+        """Note that the run of a Spec was made by this command."""
+        if STEPS[spec.step].weights and spec.name not in self:
+            with open(self.path, "a") as file:
+                file.write(f"{spec.name}\n")
+
+    def give_back(self, spec: Spec) -> None:
+        """Delete the weights of a run, unless another run that is being made reads
+        them."""
+        for part in self.store.parts():
+            with suppress(OSError, disk.Damaged, KeyError, TypeError):
+                body = disk.read_json(part / "spec.json")
+                names = [parent.name for parent in from_json(body).parents.values()]
+                if (
+                    spec.name in names
+                    and self.store.unfinished(part)["state"] == "running"
+                ):
+                    return
+        shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
+
+
+def found_by(specs: Iterable[Spec]) -> set[Spec]:
+    """Return the searches among the inputs of some Specs."""
+    return {spec for spec in ancestry(specs) if spec.step in BESIDE}
+
+
+def keep(specs: Iterable[Spec], store: Store) -> None:
+    """Record the finished runs of some Specs that have no record yet."""
+    for run in map(store.find, specs):
+        if run and run.origin == "run":
+            store.record(run)
+
+
+def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
+    """Yield a line for each claim: its finished seeds, its missing runs, the words on
+    its cells.
+
+    `verify --write` commits the words that the records give.
+    """
+    clock, words = sweep.Clock(store), {}
+    for row in recorded():
+        if row["profile"] == SCALE and row["family"]:
+            words.setdefault(row["claim"], []).append(row["word"])
+    for claim in claims:
+        by_seed = cells(claim, store).values()
+        done = sum(all(map(store.find, specs)) for specs in by_seed)
+        missing = store.missing(chain(*by_seed), exact=True)
+        left = f"{len(missing)} runs left, {clock.about(missing)}"
+        counts = Counter(words.get(claim["id"], ["not measured"]))
+        tally = ", ".join(f"{n} {word}" for word, n in counts.items())
+        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
+    left = store.missing(rounds(claims, store), exact=True)
+    yield f"together left on one core: {clock.about(left)}"
+
+
+def listed_lines(
+    lines: list[planned.Line], store: Store, profile: str
+) -> Iterator[str]:
+    """Yield a line of text for each Line of a plan: its finished seeds, its missing
+    runs, its cost.
+
+    The core-hours are those of the plan, in bfloat16.
+    """
+    for line in lines:
+        specs = by_seed(line, profile).values()
+        done = sum(bool(group) and all(map(store.find, group)) for group in specs)
+        left = f"{len(store.missing(chain(*specs)))} runs left"
+        about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
+        why = ", waits for the rule of the second task" * line.waits
+        yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
+    total = sum(line.core_hours for line in lines)
+    left = len(store.missing(queue(lines, profile)))
+    yield f"together {total:.1f} core-hours planned, {left} runs left"

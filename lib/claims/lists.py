@@ -1,0 +1,87 @@
+"""This module reads what was written down before the runs: claims, their cells, plans,
+trials.
+
+It is free of torch.
+"""
+
+from csv import DictReader
+from functools import cache
+from typing import Any
+
+from lib.claims.cells import parse_seeds
+from lib.core.papers import find_papers
+from lib.core.paths import PUBLISHED
+
+PAPERS = {name: paper.title for name, paper in find_papers().items()}
+
+
+@cache
+def lines(name: str) -> list[dict[str, str]]:
+    """Return the rows of a file under `data/published`; name: "bermo/claims".
+
+    A plan or a list of trials that is not written has no rows.
+    """
+    path = PUBLISHED / f"{name}.csv"
+    if name.startswith(("plan_", "trials_")) and not path.exists():
+        return []
+    with path.open() as file:
+        return list(DictReader(file))
+
+
+@cache
+def claims() -> dict[str, dict[str, Any]]:
+    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper,
+    ours last.
+
+    A claim of `plan.csv` has its seeds from there, and the row of the plan as
+    `planned`. Seeds that were added later stand behind them (`added.csv`)."""
+    by_id, plan = {}, {row["claim"]: row for row in lines("plan")}
+    for paper in (*PAPERS, "own"):
+        for row in lines(f"{paper}/claims"):
+            by_id[row["id"]] = {"paper": paper, "planned": None} | row
+            if planned := plan.get(row["id"]):
+                first = int(planned["first_seed"])
+                seeds = f"{first} to {first + int(planned['seeds']) - 1}"
+                by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
+    for row in lines("added"):
+        by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
+    return by_id
+
+
+def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
+    """Return the planned seeds of a claim at a profile, none where the seeds are the
+    page's."""
+    if scale == "mini":
+        return parse_seeds(claims()[claim]["seeds"])
+    rows = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
+    planned = set()
+    for row in (row for row in rows if row["word"] == "planned"):
+        first = int(row["first_seed"])
+        planned |= {*range(first, first + int(row["seeds"]))}
+    return tuple(sorted(planned))
+
+
+@cache
+def cell_lines() -> dict[tuple[str, str], dict[str, str]]:
+    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest,
+    same_as."""
+    every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
+    return {(row["claim"], row["cell"]): row for row in every}
+
+
+def described(claim: str, cell: str) -> dict[str, str]:
+    """Return the row of `cells.csv` of a cell."""
+    return cell_lines()[claim, cell]
+
+
+def interests(claim: str) -> dict[tuple[str, str], float]:
+    """Return {(cell, task): the smallest effect of interest that the plan names}.
+
+    The task is "" where it is that of all tasks.
+    """
+    effects = {}
+    for (id, cell), row in cell_lines().items():
+        for part in filter(None, row["interest"].split("; ") if id == claim else ()):
+            task, _, value = part.rpartition("=")
+            effects[cell, task] = float(value)
+    return effects

@@ -1,0 +1,392 @@
+"""This module reads the parameters and the grid of a notebook without starting a
+kernel.
+
+Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`,
+`runs`, `artefact`, `verdicts`, `explore`. papermill only warns of an unknown parameter
+and guesses types; here both are errors, before anything runs."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from lib.claims.seeds import seeded
+from lib.core import disk, paths
+from lib.core.names import Refused, known, one_line
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import say
+from lib.core.types import Json
+from lib.papers import grids
+from lib.papers import planned as planned_rows
+
+ORDER = (
+    "title",
+    "parameters",
+    "bootstrap",
+    "grid",
+    "runs",
+    "artefact",
+    "verdicts",
+    "explore",
+)
+# A command sets this variable to the place of a page, as JSON. Then no run is made and
+# no widget is shown.
+BATCH = "WORKBOOK_BATCH"
+
+# A number whose annotation has no range is at most the first one, and a seed the second
+# one.
+MOST = (100_000, 2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A Parameter of a notebook is one annotated value, or a list of such values.
+
+    type: that of the value, or of the list's items. range: (least, most) as the
+    annotation has them, such as `Annotated[float, 0, 1]`; empty where it has none."""
+
+    type: type
+    default: Any
+    range: tuple[float, ...] = ()
+
+
+def find(patterns: Sequence[str] = ()) -> list[Path]:
+    """Return the notebooks whose names match one of the patterns, or all notebooks.
+
+    A pattern is a part of a name, or a glob. Raises Refused for a pattern without a
+    match, with the nearest notebook."""
+    notebooks, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
+    for pattern in patterns or [""]:
+        hits = [
+            p
+            for stem, p in notebooks.items()
+            if pattern in stem or Path(stem).match(pattern)
+        ]
+        if pattern and not hits:
+            known("notebook", pattern, notebooks)
+        chosen |= dict.fromkeys(hits)
+    return list(chosen)
+
+
+# What the file that is beside a page holds for the index, of all versions of this code.
+HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files": list}
+FIX = "take it from git, or delete it"
+
+
+def cells(path: Path) -> dict[str, str]:
+    """Return {tag: source} of the tagged cells. Raises Refused where the file is no
+    notebook."""
+    try:
+        sources = {}
+        for cell in json.loads(Path(path).read_bytes())["cells"]:
+            source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+            sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
+        return sources
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
+        raise Refused(f"{why}; fix: {FIX}") from None
+
+
+def title(path: Path) -> str:
+    """Return the first heading of a notebook, without its mark. Raises Refused without
+    one."""
+    for line in cells(path).get("title", "").splitlines()[:1]:
+        return line.lstrip("# ")
+    raise Refused(
+        f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+    )
+
+
+def parameters(path: Path) -> dict[str, Parameter]:
+    """Return {name: Parameter} of the annotated values in the `parameters` cell.
+
+    Raises Refused where there is no such cell.
+    """
+    source, values = cells(path).get("parameters"), {}
+    if source is None:
+        raise Refused(
+            f"{paths.shown(path)} has no cell tagged 'parameters'; fix: {FIX}"
+        )
+    try:
+        exec(source, values)
+    except Exception as error:
+        why = f"{paths.shown(path)}, its cell tagged 'parameters': {one_line(error)}"
+        raise Refused(f"{why}; fix: {FIX}") from None
+    declared = {}
+    for name, annotation in values.get("__annotations__", {}).items():
+        kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
+        value_type = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        declared[name] = Parameter(
+            value_type, values[name], getattr(kind, "__metadata__", ())
+        )
+    return declared
+
+
+def check(path: Path, values: Json) -> Json:
+    """Return the given values of parameters, with defaults for the others.
+
+    Raises Refused for an unknown name, with the nearest one, and for a value that
+    cannot be."""
+    declared, suffix = parameters(path), f"of {Path(path).stem}"
+    for name, value in values.items():
+        known(f"parameter {suffix}", name, declared)
+        if why := absurd(name, value, declared[name]):
+            raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
+        if name == "profile":
+            known(f"profile {suffix}", value, grids.PROFILES)
+            if not planned_rows.has(value, Path(path).stem):
+                pages = ", ".join(planned_rows.pages(value))
+                raise Refused(
+                    f"{Path(path).stem} has no rows at {value}: take one of {pages}"
+                )
+    return {name: parameter.default for name, parameter in declared.items()} | values
+
+
+def absurd(name: str, value: Any, declared: Parameter) -> str:
+    """Return why a value cannot be that of a parameter; "" where it can."""
+    kind, listed = declared.type, isinstance(declared.default, list)
+    if listed and not isinstance(value, list):
+        return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
+    least = int(kind is int and not listed and declared.default > 0)
+    least, most = declared.range or (least, MOST[name.startswith("seed")])
+    for place, item in enumerate(items := value if listed else [value]):
+        if type(item) is not kind and not (kind is float and type(item) is int):
+            return f"{item!r} is {type(item).__name__}; it must be {kind.__name__}"
+        if item in items[:place]:
+            return f"{item!r} stands in it twice; name each once"
+        if kind in (int, float) and not least <= item <= most:
+            return f"{item!r} must be from {least} to {most}"
+    return ""
+
+
+def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
+    """Return the Specs that pages make, each once: those of the variable `grid` of
+    notebooks."""
+    return list(
+        dict.fromkeys(
+            row.spec for variables in grids for row in variables.get("grid", [])
+        )
+    )
+
+
+def is_grid(value: object) -> bool:
+    """Return whether the value of a variable is a list of Rows. Raises Refused for
+    dicts."""
+    rows = value if isinstance(value, list) else []
+    if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
+        raise Refused(
+            "a line of a grid is a dict; write Row(spec, task=..., seed=...) instead"
+        )
+    return bool(rows) and all(isinstance(row, Row) for row in rows)
+
+
+def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[Row]]:
+    """Return {variable: rows} that the `grid` cell makes. The cell is run in this
+    process.
+
+    The page makes the runs of the variable `grid`. If that is a function, it also makes
+    the rows at mini, named `recorded`. The runs of every other variable are only looked
+    up. A function `recorded` makes such rows where that takes long.
+
+    looked_up: whether to make the rows of `recorded`. Where no seeds are asked for,
+    rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
+    names = check(path, values)
+    names["profile"] = grids.profile_of_values(names)
+    try:
+        exec(
+            compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"),
+            names,
+        )
+        if callable(grid := names.get("grid")):
+            names["grid"] = planned_rows.rows(
+                grid, names["profile"], names, Path(path).stem
+            )
+            names["recorded"] = lambda: grid("mini")
+        if callable(recorded := names.get("recorded")):
+            names["recorded"] = recorded() if looked_up else []
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
+        raise Refused(f"{Path(path).stem}: {why}") from error
+    variables = {name: rows for name, rows in names.items() if is_grid(rows)}
+    if values.get("seeds") or isinstance(names["profile"], grids.ReaderProfile):
+        return variables
+    scales = {"grid": str(names["profile"])}
+    page = Path(path).stem
+    return {
+        name: seeded(page, scales.get(name, "mini"), rows)
+        for name, rows in variables.items()
+    }
+
+
+def injected(history: Iterable[str]) -> list[str]:
+    """Return the names of the parameters that papermill set, from a kernel's history of
+    cells."""
+    cells = [source for source in history if source.startswith("# Parameters\n")]
+    return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
+
+
+@cache
+def normalised(text: str) -> str:
+    """Return a notebook's text as it stands in git.
+
+    It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
+    and the kernel is python3."""
+    cells = [
+        cell for cell in json.loads(text)["cells"] if "".join(cell["source"]).strip()
+    ]
+    for number, cell in enumerate(cells):
+        tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
+        about = {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        about |= {"cell_type": cell["cell_type"]}
+        about |= {"source": "".join(cell["source"]).rstrip().splitlines(keepends=True)}
+        if cell["cell_type"] == "code":
+            about |= {"execution_count": None, "outputs": []}
+        cells[number] = about
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    book = {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+# ---- STANDARD PAGES AND EXPERIMENTS
+def committed_form(path: Path) -> Json:
+    """Return what is committed of a notebook: its defaults, and a digest of its other
+    cells."""
+    others = [
+        [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
+        for cell in json.loads(normalised(path.read_text()))["cells"]
+        if "parameters" not in cell["metadata"].get("tags", [])
+    ]
+    defaults = {name: parameter.default for name, parameter in parameters(path).items()}
+    return {"parameters": defaults, "cells": disk.sha(json.dumps(others).encode())[:16]}
+
+
+def committed() -> dict[str, Json]:
+    """Return {name: what `committed_form` returned} of the committed notebooks. Raises
+    Damaged."""
+    if not paths.COMMITTED.exists():
+        return {}
+    fix = "take it from git, or write it with `python -m lib tidy`"
+    forms = disk.read_json(paths.COMMITTED, fix)
+    with suppress(TypeError, KeyError, AttributeError):
+        if all(
+            re.fullmatch(r"\w[\w.-]*", n)
+            and dict(v["parameters"]) == v["parameters"]
+            and isinstance(v["cells"], str)
+            for n, v in forms.items()
+        ):
+            return forms
+    message = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    raise disk.Damaged(f"{message}; fix: {fix}")
+
+
+def tidy() -> list[Path]:
+    """Normalise every notebook and note what is committed of it. Return the files that
+    changed.
+
+    Raises Refused for a file that is no notebook, before any is written.
+    """
+    for path in find():
+        cells(path)
+    contents = {
+        path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()
+    }
+    for path in find():
+        disk.write(path, normalised(path.read_text()))
+    disk.write_json(
+        paths.COMMITTED, {path.stem: committed_form(path) for path in find()}
+    )
+    return [
+        path
+        for path in [*find(), paths.COMMITTED]
+        if path.read_bytes() != contents.get(path)
+    ]
+
+
+def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
+    """Return (the folder of a page, sentences on what makes it an experiment).
+
+    A page is standard, without such a sentence, where a command makes it of the
+    committed notebook with its defaults. Every experiment has a folder of its own. The
+    name of the folder says in short what differs, and ends with a digest of the data,
+    the model, the parameters and the cells.
+
+    values: all parameters. hand: whether the notebook runs in JupyterLab or under
+    papermill, where its cells may differ from those of the file."""
+    now, scope = committed_form(path), grids.profile_of_values(values)
+    before = committed().get(path.stem, {"parameters": {}, "cells": ""})
+    profile_parameters = grids.values(scope)
+    lines = grids.own_lines(scope)
+    titles = (
+        grids.reader_part(scope, "task"),
+        Path(grids.reader_part(scope, "model")).name,
+    )
+    words = [*filter(None, titles), scope[:]]
+    for name, was in before["parameters"].items():
+        if name not in profile_parameters and values.get(name, was) != was:
+            lines.append(
+                f"{name} is {values[name]!r}, in the committed notebook {was!r}."
+            )
+            words.append(f"{name}={str(values[name]).strip('[]')}")
+    if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
+        new = "The notebook is none of the committed ones."
+        lines.append("Cells were changed." if before["cells"] else new)
+        words.append("cells")
+    if hand:
+        lines.append(
+            "It is run by hand, so its cells may be others than those of the file."
+        )
+        words.append("by-hand")
+    if not lines:
+        return paths.FIGURES / scope, []
+    rest = {
+        name: value for name, value in values.items() if name not in profile_parameters
+    }
+    key = disk.sha(
+        json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode()
+    )[:6]
+    label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
+    return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
+
+
+def provenance(folder: Path, name: str) -> Json | None:
+    """Return what the last cell of a page wrote, None where nothing or half of it is
+    there.
+
+    Of a file that another version of this code wrote a line says so; the page is made
+    again."""
+    path = folder / f"{name}.json"
+    with suppress(OSError, ValueError, RecursionError):
+        body = json.loads(path.read_bytes())
+        fields = body if isinstance(body, dict) else {}
+        if all(isinstance(fields.get(key), kind) for key, kind in HOLDS.items()):
+            texts = [*fields["differs"], *fields["answer"], *fields["files"]]
+            if all(isinstance(text, str) for text in texts):
+                return body
+        how = f"another version of this code wrote {paths.shown(path)}"
+        say(
+            f"not shown  {how}; fix: `python -m lib report {name}` makes its page again"
+        )
+    return None
+
+
+def command(name: str, scope: str) -> str:
+    """Return the command that makes a page and its runs.
+
+    scope: the name of a profile, or a reader's `ReaderProfile`.
+    """
+    return " ".join(["python -m lib run", name, *grids.words(scope)])

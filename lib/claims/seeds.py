@@ -1,0 +1,100 @@
+"""This module gives the rows of a page the seeds that its comparisons have in the plan.
+
+So the table, the picture and the word of a comparison rest on the same seeds. It is
+free of torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lib.claims import cells, lists
+from lib.core.rows import Row
+
+SCALES = ("mini", "base")  # These profiles have plans and records.
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Planned is a cell of a claim with its planned seeds."""
+
+    claim: str
+    cell: cells.Cell
+    seeds: tuple[int, ...]
+    may_fail: tuple[str, ...]  # Runs of these models count although they collapsed.
+
+
+@cache
+def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
+    """Return the cells of all claims that name a page and have planned seeds at a
+    profile."""
+    plans = []
+    for claim, line in lists.claims().items():
+        if page in line["artefact"].split("; ") and line["cells"]:
+            for cell in cells.parsed(line["cells"]):
+                same = lists.described(claim, cell.text)["same_as"]
+                if seeds := lists.seeds(same or claim, scale):
+                    plans.append(Planned(claim, cell, seeds, may_fail(line)))
+    return tuple(plans)
+
+
+def may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the models of a row of claims.csv whose failing is what the claim says."""
+    return tuple(filter(None, line["may_fail"].split("; ")))
+
+
+def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a grid at the planned seeds of all cells that name them.
+
+    A row that no cell names keeps its seeds.
+    """
+    plans = cells_of(page, scale) if scale in SCALES else ()
+    seeded_rows, known = [], {}
+    for row in rows:
+        seed = row.get("seed")
+        if seed is None or row.spec.seed is None:
+            seeded_rows.append(row)
+            continue
+        labels = {name: value for name, value in row.labels.items() if name != "seed"}
+        key = row.spec.id, *map(repr, labels.items())
+        if key not in known:
+            planned = (plan.seeds for plan in plans if names(plan.cell, row))
+            known[key] = sorted({seed for seeds in planned for seed in seeds})
+            for planned_seed in known[key]:
+                seeded_rows.append(row.with_seed(planned_seed))
+        if not known[key]:
+            seeded_rows.append(row)
+    return seeded_rows
+
+
+def names(cell: cells.Cell, row: Row) -> bool:
+    """Return whether a cell names a row."""
+    if not (cell.measure or cells.scored(row.spec)):
+        return False
+    return any(cells.fits(row, *model) for model in cell.models)
+
+
+def pair(
+    page: str,
+    scale: str,
+    method: Sequence[Mapping[str, Any]],
+    baseline: Sequence[Mapping[str, Any]],
+) -> tuple[Planned, bool] | None:
+    """Return (the cell that compares two models' rows, whether it has them in the other
+    order).
+
+    It is None where no cell of the page compares them.
+    """
+    for plan in (
+        cells_of(page, scale) if scale in SCALES and method and baseline else ()
+    ):
+        forms = [(weight, form.models) for weight, form in plan.cell.terms]
+        if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
+            continue
+        (_, (first, *more)), (_, (second, *others)) = forms
+        if not (more or others):
+            for turned, (a, b) in enumerate(((first, second), (second, first))):
+                ours = all(cells.fits(row, *a) for row in method)
+                if ours and all(cells.fits(row, *b) for row in baseline):
+                    return plan, bool(turned)
+    return None

@@ -1,0 +1,52 @@
+"""This module finds the papers: each is a folder of `lib/papers`.
+
+No other module of the core names a paper. So a paper is added, or taken away, with its
+folder alone: its steps, options, measures and points are collected here by the names of
+its files."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = Path(__file__).resolve().parents[1] / "papers"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A Paper is a folder of `lib/papers`, as its `__init__.py` presents it."""
+
+    name: str  # That of the folder, also below `notebooks` and `data/published`.
+    title: str
+    prefix: str  # The ids of its pages and notebooks begin with it.
+    order: int  # Pages name the papers in this order.
+
+
+@cache
+def find_papers() -> dict[str, Paper]:
+    """Return {name: Paper} of the papers that are here, in their order."""
+    names = [path.parent.name for path in FOLDER.glob("*/__init__.py")]
+    modules = {name: import_module(f"lib.papers.{name}") for name in names}
+    papers = [
+        Paper(name, module.TITLE, module.PREFIX, module.ORDER)
+        for name, module in modules.items()
+    ]
+    return {paper.name: paper for paper in sorted(papers, key=lambda p: p.order)}
+
+
+@cache
+def collect(part: str) -> dict[str, ModuleType]:
+    """Return {paper: its module of this name}, of the papers that have one."""
+    return {
+        name: import_module(f"lib.papers.{name}.{part}")
+        for name in find_papers()
+        if (FOLDER / name / f"{part}.py").exists()
+    }
+
+
+def paper_of_page(page: str) -> str:
+    """Return the paper that a page belongs to, "" for a page of none."""
+    prefix = page.partition("_")[0]
+    names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
+    return next(names, "")

@@ -1,0 +1,26 @@
+"""These are the points of fine-pruning on the frontier, with BERMo's mix and
+without."""
+
+from functools import partial
+
+from lib.core.spec import Spec
+from lib.papers import students
+from lib.papers.bermo import recipes
+from lib.papers.points import HEADS, Method, as_long
+
+# Fine-pruned models are pruned so, as BERT diverges under movement pruning (claim B2).
+METHOD = "Magnitude"
+
+
+def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
+    """Return the Spec of a model that is pruned while it is fine-tuned.
+
+    It keeps m/12 of the encoder's weights."""
+    epochs = as_long(students.FINETUNE, profile).epochs
+    return recipes.pruned(profile, task, model, METHOD, epochs, share=m / HEADS)
+
+
+POINTS = {
+    f"Fine-pruned {model}": Method("paper", partial(fine_pruned, model=model), "all")
+    for model in ("BERT", "BERMo")
+}

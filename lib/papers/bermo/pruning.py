@@ -1,0 +1,240 @@
+"""This module has the methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
+
+They are masks on a schedule, the layer mix, a frozen part, and a record of the
+gradients."""
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from transformers import PreTrainedModel
+
+from lib.core.names import stream
+from lib.core.store import Scratch
+from lib.core.types import Json
+from lib.model import compact
+from lib.model import mix as mixes
+from lib.model.masks import Mask, final_cut, kth_largest, projections
+from lib.model.parts import base, layers
+from lib.model.surgery import operate
+from lib.papers.bermo import schedules
+from lib.papers.bermo.options import Mix, Prune
+from lib.train import loop
+
+BINS = 50  # The steps of a run are averaged in at most so many bins.
+# The names of frozen parameters begin with these.
+FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
+
+
+class Masks(loop.Method):
+    """A Masks puts a mask on every projection of the encoder, and a schedule closes
+    them.
+
+    The masks are those of lib.model.masks, the schedule that of
+    lib.papers.bermo.schedules. The state that a resumed run needs lies in buffers of
+    `model.pruning`, which the finished model does not have. Raises Refused where the
+    warm-ups do not fit the number of steps."""
+
+    def __init__(
+        self, run: Scratch, model: PreTrainedModel, options: Prune, steps: int
+    ) -> None:
+        self.run, self.model, self.options, self.steps = run, model, options, steps
+        self.ramp, self.cut, self.weight = (
+            schedules.plan(options, steps),
+            final_cut(options),
+            0.0,
+        )
+        self.places = [
+            (n, part, Mask(part.weight, options)) for n, _, part in projections(model)
+        ]
+        for _, linear, mask in self.places:
+            mask.train(linear.training)
+            parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
+        self.scores = [
+            mask.scores for *_, mask in self.places if hasattr(mask, "scores")
+        ]
+        self.groups = (
+            ({"params": self.scores, "lr": options.lr},) if self.scores else ()
+        )
+        pruning = model.pruning = nn.Module()
+        device = next(model.parameters()).device
+        for name, value in (("steered", options.final_lambda), ("error", 0.0)):
+            made = torch.tensor(value, dtype=torch.float64, device=device)
+            pruning.register_buffer(name, made)
+
+    def before(self, step: int, steps: int) -> None:
+        """Set the threshold of the masks and the weight of the penalty.
+
+        Where the kept share has a target, the weight is steered.
+        """
+        for *_, mask in self.places:
+            mask.threshold = self.ramp(step)
+        if self.options.final_lambda:
+            self.weight = schedules.penalty(self.ramp(step), self.options)
+        if self.options.target:
+            if step % schedules.EVERY == 0 and step > self.ramp.first:
+                self.steer(step)
+            steered = float(self.model.get_buffer("pruning.steered"))
+            self.weight *= steered / self.options.final_lambda
+
+    def steer(self, step: int) -> None:
+        """Move the weight of the penalty so that the run ends at the wanted kept share.
+
+        One score has to reach the final cut when the run ends: the largest score that
+        the wanted share leaves out. Steering by the kept share itself fails: it stays
+        at 1 for long, then it falls within a few steps, too late to brake."""
+        state, first = self.model.get_submodule("pruning"), self.options.final_lambda
+        steered, lag = state.get_buffer("steered"), state.get_buffer("error")
+        assert self.cut is not None
+        every = torch.cat([scores.detach().flatten() for scores in self.scores])
+        score = float(
+            kth_largest(every, max(1, int(self.options.target * every.numel())))
+        )
+        way = (score - self.cut) / (self.options.init - self.cut)
+        error = way - schedules.course(step, self.ramp.first, self.steps)
+        weight = schedules.steered(float(steered), error, float(lag), first)
+        steered.fill_(weight)
+        lag.fill_(error)
+
+    def penalty(self) -> dict[str, Tensor]:
+        """Return {"penalty": weight times the mean penalty of all matrices}, if there
+        is one."""
+        if not self.options.final_lambda:
+            return {}
+        penalties = torch.stack([mask.penalty() for *_, mask in self.places])
+        return {"penalty": self.weight * penalties.mean()}
+
+    @torch.no_grad()
+    def count_kept(self) -> tuple[list[int], list[int]]:
+        """Return (how many weights of each masked matrix are kept now, how many it
+        has)."""
+        name = "parametrizations.weight.original"
+        weights = [linear.get_parameter(name) for _, linear, _ in self.places]
+        surviving = [
+            int(mask.count_kept(w))
+            for (*_, mask), w in zip(self.places, weights, strict=True)
+        ]
+        return surviving, [w.numel() for w in weights]
+
+    @torch.no_grad()
+    def finish(self) -> Json:
+        """Multiply the weights by their final masks, and cut out empty heads and
+        neurons.
+
+        The masks are gone then. Saves `shares`, the kept share of each layer [L].
+        Returns the counts, which leave out embeddings, pooler, head and layer mix."""
+        of_layer = [number for number, *_ in self.places]
+        everything = sum(p.numel() for p in layers(self.model).parameters())
+        everything -= sum(scores.numel() for scores in self.scores)
+        self.model.eval()  # Masks are final in eval mode.
+        surviving, total = (
+            np.bincount(of_layer, counts) for counts in self.count_kept()
+        )
+        for _, linear, _ in self.places:
+            parametrize.remove_parametrizations(
+                linear, "weight", leave_parametrized=True
+            )
+        del self.model.pruning
+        self.run.save_arrays("shares", layers=surviving / total)
+        left = compact.shrink(self.model)
+        metrics = counted(int(total.sum()), int(surviving.sum()), everything)
+        metrics |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return metrics | {"penalty_weight": self.weight}
+
+
+def counted(masked: int, surviving: int, everything: int) -> dict[str, float]:
+    """Return the metrics of `masked` weights that have masks, of which `surviving`
+    stay.
+
+    everything: the number of all parameters of the layers, biases and LayerNorms
+    included. "remaining" is what the papers call remaining weights."""
+    return {
+        "masked_weights": masked,
+        "kept_weights": surviving,
+        "encoder_parameters": everything,
+        "kept_share": surviving / masked,
+        "remaining": (surviving + everything - masked) / everything,
+    }
+
+
+class LayerMix(loop.Method):
+    """A LayerMix puts a mix of the layers (lib.model.mix) into the model and trains it.
+
+    It saves the arrays `mix`: the weights [L + 1] before and after the training, and
+    the scale gamma [1]."""
+
+    def __init__(self, run: Scratch, model: PreTrainedModel, options: Mix) -> None:
+        self.run, self.model = run, model
+        operate(model, options.surgery, seed=stream(run.seed, "mix"))
+        mix = mixes.present(model)
+        assert mix is not None
+        self.mix, self.first = mix, mix.weights().detach().numpy().copy()
+        learned = list(self.mix.parameters())
+        self.groups = ({"params": learned, "lr": options.lr},) if learned else ()
+
+    def finish(self) -> Json:
+        self.run.save_arrays(
+            "mix",
+            before=self.first,
+            after=self.mix.weights().detach().cpu().numpy(),
+            gamma=self.mix.gamma.detach().cpu().numpy()[None],
+        )
+        # All L + 1 states of float32 values stay in memory until the last one (section
+        # 5).
+        number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
+        return {"mix_bytes_per_token": 4 * number}
+
+
+def freeze(model: PreTrainedModel, part: str) -> None:
+    """Freeze a part of the model: the "embeddings", or the "encoder".
+
+    The embeddings are those of words, positions and types with their LayerNorm. The
+    encoder is the embeddings and the layers. Pooler, head, mix and scores go on
+    learning."""
+    for name, parameter in base(model).named_parameters():
+        if name.startswith(FROZEN[part]) and not name.endswith("scores"):
+            parameter.requires_grad_(False)
+
+
+class Course(loop.Method):
+    """A Course records the norm of each layer's unclipped gradient, without scores of
+    masks.
+
+    It saves `course`, over at most 50 bins of the run: the means of the norms [bins,
+    L], and the share of the weights that the masks keep at the first step of each bin
+    [bins]. Both are NaN behind the last step of a run that diverged."""
+
+    def __init__(
+        self, run: Scratch, model: PreTrainedModel, steps: int, masks: Masks | None
+    ) -> None:
+        self.run, self.steps, self.masks = run, steps, masks
+        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
+        self.layers = [
+            [p for name, p in layer.named_parameters() if not name.endswith("scores")]
+            for layer in layers(model)
+        ]
+
+    def gradients(self, step: int, steps: int) -> None:
+        grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
+        norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
+        share = None
+        if step in self.edges:
+            surviving, sizes = self.masks.count_kept() if self.masks else ([1], [1])
+            share = sum(surviving) / sum(sizes)
+        self.run.log(
+            step, course={"gradient_norm": norms.tolist(), "kept_share": share}
+        )
+
+    def finish(self) -> Json:
+        logged = self.run.logged("course")
+        norms = np.full((self.steps, len(self.layers)), np.nan)
+        shares = np.full(self.steps, np.nan)
+        norms[logged["step"]] = logged["gradient_norm"].astype(np.float32)
+        shares[logged["step"]] = logged["kept_share"].astype(np.float32)
+        means = np.stack([norms[a:b].mean(0) for a, b in pairwise(self.edges)])
+        self.run.save_arrays(
+            "course", gradient_norm=means, kept_share=shares[self.edges[:-1]]
+        )
+        return {}

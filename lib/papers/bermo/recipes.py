@@ -1,0 +1,217 @@
+"""This module has the settings and Specs of BERMo (Kodge and Roy, 2021) at each
+profile.
+
+At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where
+the paper is silent, those of the public code of movement pruning. The pages list how
+`toy` and `mini` differ (`data/published/bermo/deviations.toml`). The module is free of
+torch."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import Any, Literal, TypeVar
+
+from lib.core.names import Refused, known
+from lib.core.options import Targets, Train
+from lib.core.spec import Spec
+from lib.core.types import Json
+from lib.papers import grids, published
+from lib.papers.bermo.options import Mix, Prune
+from lib.papers.grids import backbone
+from lib.stats.compare import Column
+
+S = grids.settings("bermo")
+# These are the tables of settings.toml, which says what each is.
+MODELS: tuple[str, ...] = S.MODELS
+PLAIN: dict[str, Literal["mean", "embedding"]] = S.PLAIN
+LEARNED: float = S.LEARNED
+HEAD: float = S.HEAD
+ALPHA: float = S.ALPHA
+DIVERGED: float = S.DIVERGED
+COLUMNS: tuple[Column, ...] = S.COLUMNS
+METHODS: dict[str, Json] = S.METHODS
+PROBES: dict[str, str] = S.PROBES
+PROBING: dict[str, tuple[str, ...]] = S.PROBING
+TABLES: dict[str, tuple[str, bool]] = S.TABLES
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+PROBED: dict[str, tuple[int, ...]] = S.PROBED
+TEN: dict[str, tuple[int, ...]] = S.TEN
+CASED: dict[str, tuple[str, ...]] = S.CASED
+FASTER: dict[str, tuple[str, ...]] = S.FASTER
+STABILITY: dict[str, tuple[str, ...]] = S.STABILITY
+SWEPT: dict[str, tuple[str, ...]] = S.SWEPT
+SWEEP: dict[str, Json] = S.SWEEP
+PRUNED: dict[str, tuple[str, ...]] = S.PRUNED
+UNPRUNED: dict[str, tuple[str, ...]] = S.UNPRUNED
+BUDGETS: dict[str, dict[str, tuple[int, ...]]] = S.BUDGETS
+EXAMPLES: dict[str, dict[str, int]] = S.EXAMPLES
+LONG: dict[str, Json] = S.LONG
+WARMUPS: dict[str, dict[str, tuple[int, ...]]] = S.WARMUPS
+PENALTIES: dict[str, dict[str, dict[str, tuple[float, ...]]]] = S.PENALTIES
+MIX: dict[str, Mix] = S.MIX
+DENSE: dict[str, Train] = S.DENSE
+MASKED: dict[str, Train] = S.MASKED
+EPOCHS: dict[str, int] = S.EPOCHS
+ROWS: dict[str, dict[str, int]] = S.ROWS
+# The temperature of distillation during pruning is the public code's.
+TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
+DEVIATIONS = published.deviations("bermo")
+Value = TypeVar("Value")
+
+
+def setting_of_task(
+    settings: Mapping[str, Mapping[str, Value]], profile: str, task: str, what: str
+) -> Value:
+    """Return what a profile has for a task, out of {profile: {task: value}}.
+
+    The task "" stands for every other task. Raises Refused for a task without a value;
+    what: names the value in the message."""
+    by_task = settings[profile]
+    if "" not in by_task:
+        known(f"task with {what} at {profile}", task, by_task)
+    return by_task[task if task in by_task else ""]
+
+
+def described(profile: str, task: str) -> Json:
+    """Return the descriptor of the rows of every run on a task."""
+    rows = ROWS[profile]
+    return grids.described(profile, task, rows.get(task, rows.get("")))
+
+
+def common(profile: str, task: str, model: str, **args: Any) -> Json:
+    """Return arguments of every run on a task.
+
+    They are its rows, the settings of spans, the model's mix of layers, and `args`.
+    """
+    known("model", model, [*MODELS, *PLAIN])
+    mix = MIX[profile] if model == "BERMo" else None
+    if model in PLAIN:
+        mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
+    model_args = {"margin": DIVERGED, "mix": mix}
+    return grids.common(profile, task, described(profile, task), **model_args, **args)
+
+
+def trained(
+    settings: Mapping[str, Train], profile: str, task: str, **changes: Any
+) -> Train:
+    """Return the settings of training on a task.
+
+    changes: fields with other values; a value that is 0 or None changes nothing.
+    """
+    long = LONG[profile] if grids.span(profile, task) else {}
+    return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
+
+
+def dense(
+    profile: str,
+    task: str,
+    model: str = "BERT",
+    norm: str | None = None,
+    probe: bool = False,
+    lower_case: bool | None = None,
+    lr: float = 0.0,
+    mix_lr: float = 0.0,
+) -> Spec:
+    """Return the Spec of an unpruned model.
+
+    norm: another reading of the mix. probe: whether encoder and embeddings keep their
+    weights. lower_case: False gives the text as it is to the uncased vocabulary. lr,
+    mix_lr: learning rates of the weights and of the mix; 0 means the profile's."""
+    train = trained(DENSE, profile, task, lr=lr or HEAD * probe)
+    more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
+    args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
+    if mix := args["mix"]:
+        args["mix"] = replace(mix, norm=norm or mix.norm, lr=mix_lr or mix.lr)
+    return Spec("fineprune", args, {"start": backbone(profile)})
+
+
+def warmup(w: int, steps: int) -> float:
+    """Return the `Train.warmup` whose linear warm-up is exactly w of so many steps.
+
+    Raises Refused where it is longer than the run.
+    """
+    if not 0 <= w <= steps:
+        why = f"does not fit a run of {steps}: take at most {steps}"
+        raise Refused(f"a warm-up of {w} steps {why}")
+    return min(1.0, (w + 0.5) / steps) if w else 0.0
+
+
+def settings(
+    profile: str,
+    task: str,
+    model: str = "BERT",
+    method: str = "Movement",
+    epochs: int = 0,
+    share: float | None = None,
+    weight: float | None = None,
+    lr: float = 0.0,
+    begin: int = 0,
+) -> tuple[Train, Prune]:
+    """Return (Train, Prune) of a pruned model.
+
+    epochs, share, weight, lr: values other than the profile's. share: the share of the
+    weights that is kept; a penalty is steered to it. weight: lambda of a penalty.
+    begin: the warm-ups before the threshold falls, in units of w; 0 means the
+    profile's. Where the warm-ups do not fit the epochs, the threshold falls by one
+    jump, as in the public code. Raises Refused for an impossible setting."""
+    known("pruning method", method, METHODS)
+    if share is not None and not 0 < share <= 1:
+        raise Refused(f"the kept share is {share}: take one above 0, at most 1")
+    options: Json = dict(METHODS[method], final_lambda=weight or 0.0)
+    kind = options["method"]
+    if profile == "paper":
+        known("task with printed settings", task, EPOCHS)
+        epochs = epochs or EPOCHS[task]
+        lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
+    train = trained(MASKED, profile, task, epochs=epochs, lr=lr)
+    train = grids.lengthened(profile, train)
+    capped = profile != "paper" and described(profile, task).get("rows")
+    rows = capped or setting_of_task(EXAMPLES, profile, task, "a known number of rows")
+    steps = ceil(rows / train.batch) * train.epochs
+    w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
+    first, last = (1, 1) if kind == "l0" else parts
+    first = begin or first
+    if (
+        not EXAMPLES[profile] and w * (first + last) >= steps
+    ):  # Few rows have short warm-ups.
+        w = steps // (first + last + 1)
+    options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
+    if kind in PENALTIES:
+        rate, *weights = setting_of_task(
+            PENALTIES[kind], profile, task, f"settings of {method}"
+        )
+        weight = weights[MODELS.index(model)] if weight is None else weight
+        options |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
+    elif share:
+        options["final_threshold"] = share
+    prune = Prune(
+        **options, overlong="jump" if w * (first + last) >= steps else "refuse"
+    )
+    return replace(train, warmup=warmup(w, steps)), prune
+
+
+def pruned(
+    profile: str,
+    task: str,
+    model: str = "BERT",
+    method: str = "Movement",
+    epochs: int = 0,
+    alpha: float = 0.0,
+    **more: Any,
+) -> Spec:
+    """Return the Spec of a pruned model.
+
+    alpha: the share of the loss that the dense BERT of the task teaches. more:
+    arguments of `settings`."""
+    train, prune = settings(profile, task, model, method, epochs, **more)
+    args = {
+        "train": train,
+        "prune": prune,
+        "frozen": "embeddings",
+        "alpha": alpha or None,
+    }
+    args = common(
+        profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args
+    )
+    guide = dense(profile, task) if alpha else None
+    return Spec("fineprune", args, {"start": backbone(profile), "teacher": guide})

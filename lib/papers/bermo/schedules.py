@@ -1,0 +1,81 @@
+"""This module has the schedules of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
+
+They give the threshold and the weight of the penalty as functions of the step, and a
+controller finds the weight for a wanted kept share. The module is free of torch. Steps
+are counted from 0. w is `Prune.warmup_steps`, i and f are the initial and final
+warm-ups in units of w, and T is the number of steps of the run."""
+
+import math
+from dataclasses import dataclass
+
+from lib.core.names import Refused
+from lib.papers.bermo.options import Prune
+
+EVERY = 2  # The controller moves once in so many steps.
+PROPORTIONAL, INTEGRAL = (
+    20.0,
+    1.0,
+)  # These gains act on the logarithm of the penalty's weight.
+REACH = 1e4  # The weight of the penalty stays within this factor of where it started.
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A Ramp is `start` up to step `first`, then follows a cubic, and is `end` after
+    `last`."""
+
+    start: float
+    end: float
+    first: int  # This is i w.
+    last: int  # This is T - f w.
+
+    def __call__(self, step: int) -> float:
+        """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at
+        both ends."""
+        if step <= self.first:
+            return self.start
+        if step > self.last:
+            return self.end
+        left = 1 - (step - self.first) / (self.last - self.first)
+        return self.end + (self.start - self.end) * left**3
+
+
+def plan(options: Prune, steps: int) -> Ramp:
+    """Return the Ramp of the threshold in a run of `steps` steps.
+
+    Where the two warm-ups leave no room for a ramp, `overlong` decides: "refuse" raises
+    Refused, "jump" lets the threshold jump after the initial warm-up, as the public
+    code does."""
+    w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
+    if w * both >= steps and options.overlong == "refuse":
+        why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
+        raise Refused(f"Prune.warmup_steps is {w}, {why}")
+    first, last = options.initial_warmup * w, steps - options.final_warmup * w
+    return Ramp(options.initial_threshold, options.final_threshold, first, last)
+
+
+def penalty(threshold: float, options: Prune) -> float:
+    """Return the weight of the penalty at a threshold: final_lambda * threshold /
+    final_threshold.
+    """
+    return options.final_lambda * threshold / options.final_threshold
+
+
+def course(step: int, first: int, steps: int) -> float:
+    """Return where the score that decides should be at a step, on its way from 1 to 0.
+
+    It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero
+    slope, as its speed falls with the linear learning rate. It never rises, because no
+    penalty can raise a score again."""
+    return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
+
+
+def steered(weight: float, error: float, before: float, first: float) -> float:
+    """Return the next weight of the penalty, by a proportional and integral controller.
+
+    It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a
+    factor of REACH from the starting weight `first`. error: how far the score that
+    decides lags behind `course`, as a share of its whole way. before: the error at the
+    last move."""
+    move = PROPORTIONAL * (error - before) + INTEGRAL * error
+    return min(max(weight * math.exp(move), first / REACH), first * REACH)

@@ -1,0 +1,73 @@
+"""This step trains with a mix of the layers, under masks, or with both (BERMo)."""
+
+import numpy as np
+
+from lib.core.options import Targets
+from lib.core.types import Json
+from lib.model import compact
+from lib.model.parts import size
+from lib.papers.bermo import pruning
+from lib.papers.bermo.options import Mix, Prune
+from lib.train import heads, loop
+from lib.train.learn import TaskTraining, learn
+from lib.train.objectives import predicting
+
+
+def fineprune(
+    training: TaskTraining,
+    targets: Json,
+    alpha: float | None = None,
+    prune: Json | None = None,
+    mix: Json | None = None,
+    frozen: str | None = None,
+    margin: float | None = None,
+    lower_case: bool | None = None,
+) -> dict[str, float]:
+    """Fine-tune under masks that a schedule closes, with or without a mix of the
+    layers.
+
+    So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs:
+    `start` (any model), and `teacher` where the targets need its logits.
+
+    prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is
+    dense fine-tuning with the same measurements. alpha: the weight of the teacher's
+    part with targets "both", while that of the labels is 1 - alpha; the paper has 0.9.
+    frozen: the part that does not learn (lib.papers.bermo.pruning.freeze); with
+    "encoder" the run is a probe. margin: a run has diverged if its first metric is at
+    most this much above that of the majority class. Without a margin no run has, and a
+    loss that is not finite is an error. lower_case: False keeps the case of the text,
+    as a script without --do_lower_case does. To an uncased vocabulary every capitalised
+    word is then unknown, and `unknown_share` is the share of such tokens in the
+    training rows. None leaves it to `start`.
+
+    It saves predictions of every labelled split but the training rows, and the
+    `course`, `shares` and `mix` of lib.papers.bermo.pruning. Metrics of test rows are
+    "test.<metric>"; others are the counts of the masks and the bytes of the model,
+    dense and sparse. Where the loss was not finite there are no predictions, and
+    `diverged` is true."""
+    run, model = training.run, training.start()
+    if lower_case is False:
+        cls, folder = type(training.tokenizer), run.inputs["start"].model
+        training.tokenizer = cls.from_pretrained(
+            folder, do_lower_case=False, local_files_only=True
+        )
+    objective = predicting(training, model, Targets(**targets), alpha)
+    methods: list[loop.Method] = (
+        [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    )
+    masks = pruning.Masks(run, model, Prune(**prune), training.steps) if prune else None
+    methods += ([masks] if masks else []) + [
+        pruning.Course(run, model, training.steps, masks)
+    ]
+    if frozen:
+        pruning.freeze(model, frozen)
+    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
+    result = learn(training, model, objective, methods, judged, may_diverge=may_diverge)
+    if margin is not None:
+        result["majority"] = heads.majority(training.task, training.splits)
+        score = result.get(training.task.metrics[0], -np.inf)
+        result["diverged"] = bool(score <= result["majority"] + margin)
+    if lower_case is False:
+        ids = np.concatenate(training.rows.columns["input_ids"])
+        result["unknown_share"] = float(np.mean(ids == training.tokenizer.unk_token_id))
+    return result | size(model) | (compact.sizes(model) if prune else {})

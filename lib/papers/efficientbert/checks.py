@@ -1,0 +1,18 @@
+"""This function counts EfficientBERT's networks for formulas over printed cells
+(lib.claims.checks)."""
+
+from fractions import Fraction
+
+from lib.papers.efficientbert import recipes
+from lib.papers.efficientbert.options import Warmup
+from lib.papers.efficientbert.search.net import parameters
+
+OPTIONS: dict[str, type] = {"warmup": Warmup}
+
+
+def net(name: str, convention: str = "with projection") -> Fraction:
+    """Return the parameters of one of EfficientBERT's networks, in millions."""
+    return Fraction(parameters(recipes.NETS[name], convention), 10**6)
+
+
+FUNCTIONS = {"net": net}

@@ -1,0 +1,68 @@
+"""This module draws networks of EfficientBERT, and surfaces of its formulas."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d import Axes3D
+
+from lib.papers.efficientbert.search.net import Net
+from lib.report import plot
+
+
+def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
+    """Draw a network as a bar for each layer, layer 1 at the bottom.
+
+    In a bar stand the formula of the layer, how many copies of the layer are stacked,
+    and its width as a ratio. What differs from the network `before` is vermilion."""
+    count = len(net.layers)
+    axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
+    for number, layer in enumerate(net.layers, 1):
+        old = before.layers[number - 1] if before else layer
+        same_size = (layer.stack, layer.q) == (old.stack, old.q)
+        text: dict[str, Any] = {"va": "center", "fontsize": 9}
+        marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
+        formula, size = layer.formula, f"{layer.stack} × {layer.ratio}"
+        axis.text(0.03, number, formula, **text if formula == old.formula else marked)
+        axis.text(0.97, number, size, ha="right", **text if same_size else marked)
+    axis.set(
+        xlim=(0, 1), ylim=(0.5, count + 0.5), xticks=[], yticks=range(1, count + 1)
+    )
+    axis.set_title(title, fontsize=11, loc="left")
+    axis.tick_params(labelsize=9)
+    axis.grid(False)
+    axis.set_frame_on(False)
+
+
+def surface(
+    axis: Axes3D,
+    grid: np.ndarray,
+    z: np.ndarray,
+    title: str = "",
+    view: tuple[float, float] = (28, -125),
+) -> None:
+    """Draw a surface of Figure 5 on a 3-d axis.
+
+    z: heights as `search.surface.symlog` gives them; the ticks
+    show plain numbers. view: elevation and angle in degrees."""
+    x, y = np.meshgrid(grid, grid)
+    indices = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
+    halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
+    triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
+    look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
+    drawn = axis.plot_trisurf(
+        x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look
+    )
+    heights = z.ravel()[triangles]  # Means of three corners would stripe a cliff.
+    drawn.set_array((heights.min(1) + heights.max(1)) / 2)
+    axis.view_init(*view)
+    axis.set_title(title, fontsize=10, y=0.99)
+    ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
+    axis.set(xlabel="X", ylabel="Y", xticks=ticks, yticks=ticks, zlim=ends)
+    axis.zaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.zaxis.set_major_formatter(
+        lambda t, _: f"${'-' * bool(t < 0)}10^{{{abs(t):g}}}$" if t else "0"
+    )
+    axis.tick_params(labelsize=8, pad=0)

@@ -1,0 +1,117 @@
+"""This step compares the last layers of models with a reference (EfficientBERT, Figures
+7 and 8).
+
+Shapes: N rows, T tokens, A heads, H hidden.
+"""
+
+import numpy as np
+import torch
+import transformers
+
+from lib import data as sources
+from lib.core.options import Numerics
+from lib.core.store import RunWriter
+from lib.core.types import Json
+from lib.model import backbone
+from lib.model.parts import base
+from lib.papers.efficientbert import students
+from lib.papers.efficientbert.similarity import cka, divergence
+from lib.train import loop
+from lib.train.batches import Encoded, collate, encode
+from lib.train.matching import observed
+
+
+def maps(
+    run: RunWriter,
+    data: Json,
+    rows: list[int],
+    examples: int,
+    max_length: int,
+    numerics: Json,
+) -> dict[str, float]:
+    """Keep attention maps and outputs of last layers, and measure how alike they are.
+
+    Inputs: `reference`, and `model` or any number of `model:<name>` with the same
+    vocabulary. rows: the development rows whose maps are kept. examples: similarity is
+    measured on so many of the first rows.
+
+    It saves arrays without any text: `attention.<input>` [N, A, T, T], the
+    probabilities; `output.<input>` [N, T, H] of the last layer, projected to the
+    teacher's width where the run has a projection; `lengths` [N]. Metrics of each model
+    are over real tokens: the linear CKA of the outputs, and the mean KL divergence from
+    the reference's maps, of the mean over heads ("kl_mean_map") and of each head
+    ("kl")."""
+    arithmetic = loop.options(numerics)
+    dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
+    seen, arrays, result = {}, {}, {}
+    for name, made in run.inputs.items():
+        model, tokenizer = backbone.load(made.model)
+        encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
+        project = students.projection(made.model)
+        seen[name] = [
+            last_layer(model, encoded, i, project, arithmetic) for i in range(last + 1)
+        ]
+    reference = seen["reference"]
+    lengths = np.array([len(reference[i][1]) for i in rows])
+    for name, states in seen.items():
+        for place, what in enumerate(("attention", "output")):
+            shown = [states[i][place] for i in rows]
+            shape = np.max([array.shape for array in shown], 0)
+            arrays[f"{what}.{name}"] = padded = np.zeros(
+                (len(rows), *shape), np.float32
+            )
+            for line, array in zip(padded, shown, strict=True):
+                line[tuple(map(slice, array.shape))] = array
+        if name != "reference":
+            metrics = similarity(reference[:examples], states[:examples])
+            result |= {f"{name}.{key}": value for key, value in metrics.items()}
+    run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
+    return result
+
+
+@torch.inference_mode()
+def last_layer(
+    model: transformers.PreTrainedModel,
+    encoded: Encoded,
+    row: int,
+    project: tuple[torch.Tensor, torch.Tensor] | None,
+    numerics: Numerics,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on
+    one row.
+
+    Both are in float32. project: (weight, bias) for the output, or None.
+    """
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    model.to(loop.device()).eval()
+    with observed(model) as seen, loop.autocast(numerics):
+        base(model)(**collate(encoded, [row], device=loop.device()))
+    output = seen["ffn"][-1].float()
+    if project:
+        weight, bias = (value.to(output.device) for value in project)
+        output = torch.nn.functional.linear(output, weight, bias)
+    return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[
+        0
+    ].cpu().numpy()
+
+
+def similarity(
+    reference: list[tuple[np.ndarray, np.ndarray]],
+    states: list[tuple[np.ndarray, np.ndarray]],
+) -> dict[str, float]:
+    """Return {"kl_mean_map", "kl", "cka"} of a model against the reference.
+
+    reference, states: (attention [A, T, T], output [T, H]) of each row.
+    """
+    both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
+    result = {
+        "kl_mean_map": np.mean(
+            [divergence(a.mean(0), b.mean(0)).mean() for a, b in both]
+        )
+    }
+    result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
+    outputs = (
+        np.concatenate([output for _, output in rows]) for rows in (reference, states)
+    )
+    result["cka"] = cka(*outputs)
+    return {name: float(value) for name, value in result.items()}

@@ -1,0 +1,493 @@
+"""This module has EfficientBERT's networks, settings, Specs and tables.
+
+The paper is Dong et al., Findings of EMNLP 2021. The settings of `paper` are the
+printed ones (section 4.3). Where the paper is silent they are those of the public code.
+`toy` and `mini` have values of their own; each was chosen once, before the first
+recorded run. Searches and claims have modules of their own. The module is free of
+torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from lib.core.names import known
+from lib.core.options import Span, Train
+from lib.core.spec import Spec
+from lib.core.types import Json
+from lib.data import texts
+from lib.papers import grids, published
+from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.search.net import (
+    BERT,
+    QS,
+    STACKS,
+    Layer,
+    Net,
+    bert,
+    parameters,
+)
+from lib.papers.grids import backbone, profile_of, shape, started
+from lib.stats import compare
+from lib.stats.compare import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+S = grids.settings("efficientbert")
+# These are the tables of settings.toml, which says what each is.
+COLUMNS: tuple[Column, ...] = S.COLUMNS
+OWN: tuple[str, ...] = S.OWN
+OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
+TIMED: tuple[str, ...] = S.TIMED
+FROM_SCRATCH: int = S.FROM_SCRATCH
+GENERAL: dict[str, str] = S.GENERAL
+BASELINES: dict[str, tuple[str, ...]] = S.BASELINES
+TASKS: dict[str, tuple[str, ...]] = S.TASKS
+PAIRED: dict[str, tuple[str, ...]] = S.PAIRED
+SQUAD: dict[str, tuple[str, ...]] = S.SQUAD
+SPANS: dict[str, tuple[str, ...]] = S.SPANS
+MULTITASK: dict[str, tuple[str, ...]] = S.MULTITASK
+PROXY: dict[str, str] = S.PROXY
+SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
+HEADLINES: dict[str, tuple[int, ...]] = S.HEADLINES
+SIZES: dict[str, dict[str, int]] = S.SIZES
+LAYERS: dict[str, int] = S.LAYERS
+LIMITS: dict[str, tuple[int, int]] = S.LIMITS
+WINDOW: dict[str, tuple[float, float]] = S.WINDOW
+TEXTS: dict[str, tuple[str, ...]] = S.TEXTS
+DOCUMENTS: dict[str, int] = S.DOCUMENTS
+BRIEF: dict[str, int] = S.BRIEF
+PRETRAIN: dict[str, Train] = S.PRETRAIN
+READ: dict[str, Train] = S.READ
+FINETUNE: dict[str, Train] = S.FINETUNE
+TOGETHER: dict[str, Train] = S.TOGETHER
+CANDIDATE: dict[str, Train] = S.CANDIDATE
+TEACHER: dict[str, Train] = S.TEACHER
+OF_TASK: dict[str, dict[str, Json]] = S.OF_TASK
+SELECT_BY: dict[str, tuple[str, ...]] = S.SELECT_BY
+SPAN: dict[str, Span] = S.SPAN
+WARM: dict[str, Warmup] = S.WARM
+TAUGHT: dict[str, Warmup] = S.TAUGHT
+PART: dict[str, tuple[int, int]] = S.PART
+TENTH: dict[str, int] = S.TENTH
+
+TEACHER_ROW, PLUS = (
+    "BERT_BASE (Teacher)",
+    "EfficientBERT+",
+)  # These are rows of Table 2.
+COLD = "EfficientBERT w/o Warm-up KD"
+# The public code configures "EfficientBERT++" in one way and counts it in another.
+PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
+# This network stands for MobileBERT_TINY. It has 24 thin layers of two networks each
+# and as many parameters, no bottlenecks, and the teacher's number of heads.
+THIN = "MobileBERT_TINY shape"
+
+
+def _networks() -> dict[str, Net]:
+    """Return {name: Net} of architectures.csv and parameter_counts.csv.
+
+    The second file has plain BERTs. Formulas are those of the public code, because the
+    paper prints them only as a picture."""
+    nets = {}
+    searched = published.lines("efficientbert", "architectures")
+    for name, rows in groupby(searched, itemgetter("variant")):
+        row, *_ = rows = list(rows)
+        layers = tuple(
+            Layer(
+                layer["formula"],
+                int(layer["stack"]),
+                Fraction(layer["ratio"]).denominator,
+            )
+            for layer in rows
+        )
+        widths = int(row["hidden size d"]), int(row["reference FFN width D"])
+        nets[name] = Net(*widths, 12, row["embedding"], row["mismatch"], layers)
+    nets[COLD] = nets["EfficientBERT"]
+    configured = nets["EfficientBERT++"]
+    nets |= zip(PLUS_PLUS, (configured, replace(configured, width=540)), strict=True)
+    nets[THIN] = Net(144, 648, 12, "trigram", "truncate", (Layer(BERT, 2),) * 24)
+    for row in published.lines("efficientbert", "parameter_counts"):
+        sizes = ("layers", "hidden size d", "reference FFN width D", "heads")
+        nets.setdefault(row["row"], bert(*(int(row[name]) for name in sizes)))
+    return nets
+
+
+NETS, HEADS = _networks(), 12
+# Table 3 has these columns.
+DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
+DEVIATIONS = published.deviations("efficientbert")
+
+
+def proxy(profile: str) -> str:
+    """Return the task on which a search scores candidates."""
+    return grids.tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
+
+
+together = partial(grids.tasks, by_profile=MULTITASK)
+
+
+def network(name: str) -> Net:
+    """Return the published network of a table's row, or the base network with a
+    formula.
+
+    So a formula that a reader writes can stand wherever a row may. Raises Refused
+    naming the nearest row, and FormulaError that names the fault."""
+    if "W2" in name:
+        base = NETS["Base Model"]
+        return replace(
+            base, layers=tuple(replace(l, formula=name) for l in base.layers)
+        )
+    known("published network", name, NETS)
+    return NETS[name]
+
+
+def scaled(name: str, profile: str) -> Net:
+    """Return a published network at the widths and depth of a profile.
+
+    At `paper` it is the network itself. Its depth is the largest one, up to the scaled
+    depth, whose layers match those of the teacher."""
+    net, sizes = network(name), SIZES.get(profile)
+    if sizes is None:
+        return net
+    teacher = shape(profile).layers
+    most = max(1, LAYERS[profile] * len(net.layers) // 6)
+    depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
+    heads = net.heads * shape(profile).heads // HEADS
+    hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
+    hidden = heads * round(hidden / heads)
+    width = hidden * net.width // net.hidden
+    layers = tuple(net.layers[i * len(net.layers) // depth] for i in range(depth))
+    return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
+
+
+def tables(profile: str) -> dict[str, int]:
+    """Return the widths of a profile's backbone, as
+    `search.net.parameters` takes them."""
+    encoder = shape(profile)
+    return dict(
+        teacher=encoder.hidden,
+        vocab=encoder.vocab,
+        positions=encoder.positions,
+        types=max(1, encoder.types),
+    )
+
+
+def window(profile: str) -> tuple[int, ...]:
+    """Return the least and most parameters of a candidate, counted with the
+    projection."""
+    if profile in LIMITS:
+        return LIMITS[profile]
+    largest = scaled("Supernet", profile)
+    ends = (
+        replace(largest, layers=tuple(replace(l, stack=k, q=q) for l in largest.layers))
+        for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
+    )
+    low, high = (parameters(net, "with projection", **tables(profile)) for net in ends)
+    return tuple(round(low + share * (high - low)) for share in WINDOW[profile])
+
+
+TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
+WIKI = ", Wiki"  # Table 5 marks a network so that has read ENCYCLOPEDIA alone.
+
+
+def corpus(profile: str, count: int | None = None, name: str = TEXT) -> Json:
+    """Return the descriptor of the text for pre-training.
+
+    count: the number of documents, by default the profile's.
+    """
+    count = count or DOCUMENTS.get(profile)
+    return (
+        {"sentences": count, "seed": 1}
+        if profile == "toy"
+        else texts.describe(name, count)
+    )
+
+
+def brief_text(profile: str) -> Json:
+    """Return the descriptor of the text that a candidate reads before its task.
+
+    Only the profiles in BRIEF have one.
+    """
+    return corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
+
+
+def _once(
+    step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
+) -> Spec:
+    """Return the Spec of a step that trains a network once for all seeds."""
+    args = args | {"net": net.to_json(), "numerics": profile_of(profile).numerics}
+    return Spec(step, args, inputs, seed=0)
+
+
+def pretrained(
+    profile: str,
+    net: Net,
+    start: Spec | None = None,
+    text: Json | None = None,
+    train: Train | None = None,
+    shared: Shared | None = None,
+) -> Spec:
+    """Return the Spec of a network that is distilled on text from the whole backbone.
+
+    start: the run that it inherits weights from. shared: how a supernet is trained, one
+    part in each step. text, train: text and settings other than the profile's."""
+    inputs = {"teacher": backbone(profile), "start": start}
+    args = {"corpus": text or corpus(profile), "train": train or PRETRAIN[profile]}
+    return _once(
+        "predistil", profile, net, inputs, warmup=WARM[profile], shared=shared, **args
+    )
+
+
+def supernet(profile: str, text: str = TEXT) -> Spec:
+    """Return the Spec of the largest network, pre-trained whole: all others inherit
+    from it."""
+    read = corpus(profile, name=text)
+    return pretrained(profile, scaled("Supernet", profile), text=read)
+
+
+def searching(profile: str) -> Spec:
+    """Return the Spec of the supernet that candidates of stages 1 and 2 inherit
+    from."""
+    return supernet(profile, TEXTS[profile][-1])
+
+
+def prepared(profile: str, name: str, text: str = TEXT) -> Spec:
+    """Return the Spec of a published network, pre-trained and ready to be trained on a
+    task.
+
+    It inherits from the supernet of its text. It begins from scratch if its row says
+    so, or if it has the embedding of TinyBERT_6 (at `paper` with three epochs of
+    Wikipedia). At `paper` a baseline of GENERAL is a published checkpoint."""
+    net, paper = scaled(name, profile), profile == "paper"
+    if paper and name in GENERAL:
+        return started(profile, GENERAL[name])
+    if net.embedding != "plain":
+        start = None if name in (COLD, THIN) else supernet(profile, text)
+        return pretrained(profile, net, start, corpus(profile, name=text))
+    if not paper:
+        return pretrained(profile, net)
+    train = replace(PRETRAIN["paper"], epochs=FROM_SCRATCH)
+    return pretrained(
+        "paper", net, text=corpus("paper", name=ENCYCLOPEDIA), train=train
+    )
+
+
+def teacher(profile: str, task: str) -> Spec:
+    """Return the Spec of the fine-tuned backbone that teaches a task."""
+    train = finetuning(TEACHER, profile, task)
+    return grids.teacher(profile, task, train=train, spans=SPAN)
+
+
+def finetuning(settings: Mapping[str, Train], profile: str, task: str) -> Train:
+    """Return the Train of a task, out of {profile: Train}.
+
+    Some tasks choose the best model by two metrics, and some have other settings; at
+    `paper` their teachers have not."""
+    train = settings[profile]
+    if train.select == "best":
+        train = replace(train, select_by=SELECT_BY.get(task, ()))
+    if profile == "paper" and settings is TEACHER:
+        return train
+    return replace(train, **OF_TASK[profile].get(task, {}))
+
+
+def tuned(
+    profile: str,
+    task: str,
+    net: Net,
+    start: Spec | None,
+    classifier: str | None = None,
+    train: Train | None = None,
+    rows: Json | None = None,
+    gamma: float = 1.0,
+    **changes: Any,
+) -> Spec:
+    """Return the Spec of a network that is distilled on a task from its fine-tuned
+    teacher.
+
+    start: the run that it inherits weights from, or None. classifier: the task whose
+    head a `start` of several tasks hands on. train, rows: settings and data other than
+    those of the tables. gamma: weight of the prediction loss (equation 4). changes:
+    fields of `train` with other values; 0 changes nothing."""
+    changes = {name: value for name, value in changes.items() if value}
+    train = replace(train or finetuning(FINETUNE, profile, task), **changes)
+    args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
+    args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
+    inputs = {"teacher": teacher(profile, task), "start": start}
+    return Spec("warmup", grids.common(profile, task, rows, spans=SPAN, **args), inputs)
+
+
+def student(
+    profile: str, task: str, model: str, text: str = TEXT, **tuning: Any
+) -> Spec:
+    """Return the Spec of a row of the paper's tables on a task.
+
+    The row is the teacher, or a published network that has read a text. "+" takes
+    encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
+    at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
+    """
+    if model == TEACHER_ROW:
+        return teacher(profile, task)
+    net = scaled(model, profile)
+    if model != PLUS:
+        return tuned(profile, task, net, prepared(profile, model, text), **tuning)
+    head = (
+        "QNLI" if task == "WNLI" else task
+    )  # As coded, WNLI is not learned with the others.
+    classifier = head if head in together(profile) else None
+    return tuned(profile, task, net, several(profile), classifier, **tuning)
+
+
+def shared(profile: str) -> Shared:
+    """Return how stage 3 trains its supernet: in each step one part, of a size in the
+    window.
+
+    Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2
+    found."""
+    every = [(k, q) for k in STACKS for q in QS]
+    layers = scaled("Search Stage 2", profile).layers
+    return Shared(window(profile), tuple([*every, (l.stack, l.q)] for l in layers))
+
+
+def unjudged(profile: str, task: str, count: int | None, held_out: int) -> Json:
+    """Return the descriptor of rows of a task, and of held-out rows that score
+    candidates.
+
+    count, held_out: how many rows there are of each. At `paper` they are in the order
+    of the file."""
+    return grids.described(
+        profile, task, count, held_out, False, in_order=profile == "paper"
+    )
+
+
+def several(profile: str) -> Spec:
+    """Return the Spec of stage 3's supernet, with the formulas of stage 2.
+
+    It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on
+    several tasks. At `paper` a tenth of each task's rows is left out for the search.
+    """
+
+    def rows(task: str) -> Json:
+        if profile != "paper":
+            return grids.dataset(profile, task)
+        return unjudged(profile, task, None, TENTH.get(task, 0))
+
+    largest, winner = scaled("Supernet", profile), scaled("Search Stage 2", profile)
+    layers = zip(largest.layers, winner.layers, strict=True)
+    net = replace(
+        largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
+    )
+    names, parts = together(profile), shared(profile)
+    inputs = {f"teacher:{task}": teacher(profile, task) for task in names}
+    inputs["start"] = pretrained(profile, net, supernet(profile), shared=parts)
+    args = {"data": {task: rows(task) for task in names}, "train": TOGETHER[profile]}
+    return _once(
+        "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
+    )
+
+
+def candidate(
+    profile: str,
+    net: Net,
+    warm: bool = True,
+    train: Train | None = None,
+    rows: Json | None = None,
+    **tuning: Any,
+) -> Spec:
+    """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy
+    task.
+
+    warm: whether it inherits from the supernet. At `paper` it first reads some text,
+    and its rows are PART. train, rows: other settings and data. tuning: as in
+    `student`."""
+    task, start = proxy(profile), searching(profile) if warm else None
+    if profile in BRIEF:
+        start = pretrained(profile, net, start, brief_text(profile), READ[profile])
+    if profile == "paper":
+        rows = rows or unjudged(profile, task, *PART[profile])
+    train = train or CANDIDATE[profile]
+    return tuned(profile, task, net, start, train=train, rows=rows, **tuning)
+
+
+CLAIMED = 128  # Claim E5 has this batch (Table 2).
+TURNS = {
+    "toy": {1: 20},
+    "mini": {1: 100, CLAIMED: 50},
+    "base": {1: 100, CLAIMED: 50},
+    "paper": {1: 100, CLAIMED: 100},
+}
+
+
+tasks = partial(grids.tasks, by_profile=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
+seeds = partial(
+    grids.seeds, by_profile=SEEDS
+)  # Tables 2 and 5 take the seeds HEADLINES.
+
+
+def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
+    """Return a published table as `lib.papers.published.rows` does.
+
+    The names have no citations.
+    """
+    return published.rows(
+        "efficientbert",
+        table,
+        "Model",
+        rename=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name),
+    )
+
+
+def table(
+    printed: dict[Any, dict[tuple[str, str], Any]],
+    runs: Any,
+    networks: Iterable[str] = (),
+    columns: Collection[Column] = COLUMNS,
+) -> pd.DataFrame:
+    """Return a table of the paper with our scores and parameters beside it.
+
+    printed: what `printed` returned. runs: a lib.report.tables.Runs. networks: rows
+    that the printed table lacks."""
+    parts = [printed, dict.fromkeys(networks, {})]
+    for source, frame, profile in runs.frames:
+        parts.append(compare.by_task(frame, grids.metrics(profile, columns), source))
+        counts = compare.with_runs(frame).set_index("model").get("parameters", {})
+        parts.append(
+            {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
+        )
+    return compare.table(*parts)
+
+
+def latency(
+    batch: int, runs: int, names: Iterable[str] = TIMED[1:], length: int = 128
+) -> Spec:
+    """Return the Spec of the timings of Figure 1.
+
+    Networks at full size with random weights are timed beside BERT-base. length: tokens
+    of a sequence."""
+    models = {"BERT_BASE": {"shape": "bert-base"}}
+    models |= {name: {"net": network(name).to_json()} for name in names}
+    args = {"models": models, "reference": "BERT_BASE"} | grids.clock(
+        runs, length, batch
+    )
+    return Spec("latency", args, seed=0)
+
+
+def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
+    """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their
+    teacher.
+
+    Arrays of the first four development rows are kept; similarity is measured on more
+    of them. more: networks beside the printed three, as `student` takes them."""
+    names = ("EfficientBERT", *OTHER_BASE, *more)
+    inputs = {f"model:{name}": student(profile, task, name) for name in names}
+    inputs["reference"] = teacher(profile, task)
+    args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
+    args["max_length"] = FINETUNE[profile].max_length
+    return Spec("maps", grids.common(profile, task, **args), inputs, seed=0)

@@ -1,0 +1,129 @@
+"""This module has the loop of a search: propose, evaluate, write down.
+
+The history is a file of JSON lines: a head, and one line for each evaluation. What the
+search does next is a function of the history and the seed, so a killed search goes on
+where it stood."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from lib.core import disk
+from lib.core.names import Refused, settled, stream
+from lib.core.spec import canonical
+from lib.core.types import Json
+from lib.model.formula import FormulaError
+from lib.papers.efficientbert.options import Search
+from lib.papers.efficientbert.search import samplers
+from lib.papers.efficientbert.search.net import Net
+from lib.papers.efficientbert.search.samplers import Evaluation
+from lib.papers.efficientbert.search.space import Space
+
+
+def search(
+    space: Space,
+    evaluate: Callable[[Net], float],
+    options: Search,
+    seed: int,
+    path: Path | str,
+    progress: Callable[[float], None] | None = None,
+) -> list[Evaluation]:
+    """Return the evaluations, oldest first: those in the history at `path`, and new
+    ones up to the budget.
+
+    evaluate: f(candidate) -> score above 0, the higher the better. A candidate scores 0
+    where it raises FloatingPointError or FormulaError, or gives no finite number.
+    progress: f(fraction), called after each evaluation. The search ends early where no
+    candidate is new."""
+    path, first = Path(path), space.first()
+    history = resume(space, options, seed, path)
+    while len(history) < options.budget:
+        began, n = time.perf_counter(), len(history)
+        rng = np.random.default_rng(stream(seed, f"proposal {n}"))
+        candidate = (
+            first[n]
+            if n < len(first)
+            else samplers.propose(space, history, options, rng)
+        )
+        if candidate is None:
+            break
+        score, failed = judged(evaluate, candidate)
+        seconds = round(time.perf_counter() - began, 3)
+        entry = Evaluation(candidate, space.key(candidate), score, seconds, failed)
+        append(path, {**vars(entry), "candidate": space.pack(candidate)})
+        history.append(entry)
+        if progress:
+            progress(len(history) / options.budget)
+    return history
+
+
+def judged(evaluate: Callable[[Net], float], candidate: Net) -> tuple[float, str]:
+    """Return (score, why the evaluation failed); the reason is "" where it did not."""
+    try:
+        score = float(evaluate(candidate))
+    except (FloatingPointError, FormulaError) as error:
+        return 0.0, str(error) or type(error).__name__
+    return (score, "") if math.isfinite(score) else (0.0, f"the score is {score}")
+
+
+def best(history: list[Evaluation]) -> Evaluation:
+    """Return the evaluation of the highest score, the first of equals.
+
+    Raises Refused where every candidate failed.
+    """
+    worked = [e for e in history if not e.failed]
+    if not worked:
+        said = f"; the first: {history[0].failed}" if history else ""
+        raise Refused(f"none of {len(history)} candidates could be evaluated{said}")
+    return max(worked, key=lambda e: e.score)
+
+
+def append(path: Path, value: Json) -> None:
+    """Add a line with its digest. A kill may tear it, but loses none after this
+    function has returned."""
+    with open(path, "a") as file:
+        file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
+
+
+def mark(value: Json) -> str:
+    """Return the digest of a line, but for what a clock said."""
+    return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
+
+
+def complete_lines(content: bytes) -> Iterator[tuple[Json, bytes]]:
+    """Yield (a line of a history, its bytes) up to one that is not what was written."""
+    for line in content.splitlines(keepends=True):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            value = json.loads(line)
+            if value.pop("digest") == mark(value) and line.endswith(b"\n"):
+                yield value, line
+                continue
+        return
+
+
+def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluation]:
+    """Return the evaluations in the history up to a line that is torn or damaged.
+
+    The search goes on from there. A history of another space, sampler or seed begins
+    anew."""
+    # The budget may be raised later: it does not decide what is proposed.
+    proposing = {
+        name: value for name, value in settled(options).items() if name != "budget"
+    }
+    header = {"space": space.identity(), "seed": seed, "search": proposing}
+    lines = list(complete_lines(path.read_bytes() if path.exists() else b""))
+    if not lines or canonical(lines[0][0]) != canonical(header):
+        path.unlink(missing_ok=True)
+        append(path, header)
+        return []
+    os.truncate(path, sum(len(line) for _, line in lines))
+    return [
+        Evaluation(**e | {"candidate": space.unpack(e["candidate"])})
+        for e, _ in lines[1:]
+    ]

@@ -1,0 +1,138 @@
+"""This module changes a formula as genetic programming does, on its prefix list.
+
+In a prefix list a linear map has two operands, a tensor and its weights: `W2 gelu(W1
+x)` is linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lib.model import formula as language
+from lib.papers.efficientbert.search.language import valid
+
+TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
+UNARY, BINARY = (
+    tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2)
+)
+TERMINALS = ("x", *language.LINEAR)
+# A formula has so many edges from the root to the deepest x; that of BERT's network has
+# 3.
+HEIGHTS = (3, 7)
+NODES = 20  # A prefix list has at most so many entries.
+DEPTH = 3  # A random tree that replaces a part is at most so deep.
+ARITY = (
+    language.ARITY
+    | {"linear": 2, "foreign": 2}
+    | dict.fromkeys(("x", *language.LINEAR), 0)
+)
+
+
+def prefix(node: language.Node) -> list[str]:
+    """Return the prefix list of a formula's tree; it has 6 entries for `W2 gelu(W1
+    x)`."""
+    inner = [token for child in node.args for token in prefix(child)]
+    return (
+        ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
+    )
+
+
+def tree(tokens: list[str]) -> language.Node | None:
+    """Return the tree of a prefix list, or None where it is no formula.
+
+    It is no formula where a linear map has another id or no weights, or where weights
+    stand in the place of a tensor."""
+    left = iter(tokens)
+
+    def read() -> language.Node:
+        op = next(left, "")
+        args = [read() for _ in range(1 if op == "linear" else ARITY[op])]
+        if op == "linear":
+            op = next(left, "")
+            if op not in language.LINEAR:
+                raise LookupError
+        elif op in language.LINEAR or op == "foreign":
+            raise LookupError
+        return language.Node(op, tuple(args))
+
+    try:
+        return read()
+    except LookupError:
+        return None
+
+
+def end(tokens: list[str], position: int) -> int:
+    """Return where the part of a prefix list that starts at `position` ends."""
+    open_ = 1
+    while open_:
+        open_ += ARITY[tokens[position]] - 1
+        position += 1
+    return position
+
+
+def change(tokens: list[str], linears: int, dice: Callable[[], float]) -> list[str]:
+    """Return a prefix list after one try at changing it, as coded. Most results are no
+    formula.
+
+    First a part is replaced by a full random tree of depth 0 to 3, then one node (never
+    the root) by another of as many operands, then a node is put in somewhere. linears:
+    how many linear maps there are to draw from, one for each id; all but the layer's
+    own are "foreign". dice: f() -> uniform in [0, 1)."""
+
+    def pick(values: Sequence[str]) -> str:
+        return values[int(dice() * len(values))]
+
+    def full(depth: int) -> list[str]:
+        symbols, left = [], [depth]
+        while left:
+            depth = left.pop()
+            symbols.append(pick(functions if depth else TERMINALS))
+            left += [depth - 1] * (ARITY[symbols[-1]] if depth else 0)
+        return symbols
+
+    binary = ("linear", *("foreign",) * (linears - 1), *BINARY)
+    functions = binary + UNARY
+    position = int(dice() * len(tokens))
+    tokens = (
+        tokens[:position]
+        + full(int(dice() * (DEPTH + 1)))
+        + tokens[end(tokens, position) :]
+    )
+    if len(tokens) > 1:
+        position = 1 + int(dice() * (len(tokens) - 1))
+        alike = {0: TERMINALS, 1: UNARY, 2: binary}
+        tokens[position] = pick(alike[ARITY[tokens[position]]])
+    position = int(dice() * len(tokens))
+    op, part = pick(functions), tokens[position : end(tokens, position)]
+    place = int(dice() * ARITY[op])
+    args = [part if i == place else [pick(TERMINALS)] for i in range(ARITY[op])]
+    return [
+        *tokens[:position],
+        op,
+        *(token for arg in args for token in arg),
+        *tokens[position + len(part) :],
+    ]
+
+
+def accepted(tokens: list[str], *widths: Any) -> language.Node | None:
+    """Return the tree of a prefix list that is a formula of the space, else None.
+
+    widths: as `search.language.check` takes them. The code
+    sees a width error only in training and scores 0; here it is no formula."""
+    once = {"W1": 1, "W2": 1, "linear": 2}
+    if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
+        return None
+    node, (low, high) = tree(tokens), HEIGHTS
+    allowed = node and low <= language.height(node) <= high and valid(node, *widths)
+    return node if allowed else None
+
+
+def grow(
+    formula: str, tries: int, linears: int, dice: Callable[[], float], *widths: Any
+) -> str:
+    """Return a changed formula as text, or the same one where none of the tries is
+    accepted."""
+    seed = prefix(language.parse(formula))
+    for _ in range(tries):
+        node = accepted(change(seed, linears, dice), *widths)
+        if node:
+            return str(node)
+    return formula

@@ -1,0 +1,161 @@
+"""This module has a searched network and its cost, as pure arithmetic.
+
+See EfficientBERT sections 3.1 and 4.2. Letters: d hidden channels, D the width that
+ratios refer to, e = int(D / q) inner channels of a layer with ratio 1/q, k stacked
+feed-forward networks of a layer, T tokens, V rows of the token table."""
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from lib.core.names import Refused, one_of
+from lib.core.options import FACTOR
+from lib.core.types import Json
+from lib.model.formula import Node
+from lib.papers.efficientbert.search.language import check
+
+BERT = "W2 gelu(W1 x)"
+STACKS = QS = (1, 2, 3, 4)  # The paper's space has 16 ids (k, q) for each layer.
+TEACHER = 768  # A projection that serves training alone maps to so many channels of the teacher.
+CONVENTIONS = ("deployable", "with pooler", "with projection")
+
+_checked = lru_cache(maxsize=4096)(check)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A Layer has k networks of one formula, each `LayerNorm(x + f(x))`, after the
+    attention.
+
+    Raises Refused for a formula that no network can have.
+    """
+
+    formula: str  # A text or a tree is kept as text in the printer's spelling.
+    stack: int = 1  # It is k.
+    q: int = 1  # The ratio is 1 / q.
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "formula", str(_checked(str(self.formula))))
+
+    @property
+    def tree(self) -> Node:
+        return _checked(self.formula)
+
+    @property
+    def ratio(self) -> str:
+        """Return the ratio as text: "1", "1/2"."""
+        return "1" if self.q == 1 else f"1/{self.q}"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A Net is a Transformer encoder of such Layers.
+
+    Raises Refused for formulas that do not fit the widths, and where no inner channel
+    is left."""
+
+    hidden: int  # It is d.
+    width: int  # It is D.
+    heads: int
+    # "trigram" projects three neighbours' rows of 128 channels to d; "plain" is BERT's
+    # embedding.
+    embedding: str
+    mismatch: str  # Operands of different widths are fitted by "truncate" or "pad".
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        for layer in self.layers:
+            if (inner := self.inner(layer)) < 1:
+                raise Refused(
+                    f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1"
+                )
+            _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
+
+    def inner(self, layer: Layer) -> int:
+        """Return e, the inner channels of a layer."""
+        return self.width // layer.q
+
+    def to_json(self) -> Json:
+        return asdict(self) | {
+            "layers": [[l.formula, l.stack, l.q] for l in self.layers]
+        }
+
+
+def from_json(body: Json | Net) -> Net:
+    """Return the Net that `to_json` wrote; a Net is returned as it is."""
+    if isinstance(body, Net):
+        return body
+    return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
+
+
+def bert(layers: int, hidden: int, width: int, heads: int = 12) -> Net:
+    """Return a plain BERT encoder as a Net."""
+    return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
+
+
+def ffn_parameters(hidden: int, inner: int) -> int:
+    """Return the parameters of one feed-forward network with its LayerNorm: 2de + e +
+    3d."""
+    return 2 * hidden * inner + inner + 3 * hidden
+
+
+def attention_parameters(hidden: int) -> int:
+    """Return the parameters of attention and its LayerNorm: 4dd + 6d.
+
+    They are queries, keys, values and output with biases, and the LayerNorm.
+    """
+    return 4 * hidden**2 + 6 * hidden
+
+
+def embedding_parameters(
+    net: Net,
+    vocab: int = 30522,
+    positions: int = 512,
+    types: int = 2,
+    factor: int = FACTOR,
+) -> int:
+    """Return the parameters of the embedding: three tables and the LayerNorm.
+
+    The tables are of tokens, positions and segments. With "trigram" the token table is
+    `factor` wide, and a dense layer goes from 3 * factor to d."""
+    d = net.hidden
+    tokens = (
+        vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
+    )
+    return tokens + (positions + types + 2) * d
+
+
+def parameters(
+    net: Net, convention: str = "deployable", teacher: int = TEACHER, **tables: int
+) -> int:
+    """Return all parameters but a task's head; of a supernet's part the active slices
+    alone.
+
+    "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as
+    BERT is usually counted. "with projection" adds instead the d x `teacher` layer that
+    serves distillation alone, as EfficientBERT counts. tables: arguments of
+    `embedding_parameters`. Raises Refused for another convention."""
+    one_of("parameters", "convention", convention, CONVENTIONS)
+    d = net.hidden
+    encoder = sum(
+        attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l))
+        for l in net.layers
+    )
+    extra = {
+        "deployable": 0,
+        "with pooler": d * d + d,
+        "with projection": d * teacher + teacher,
+    }
+    return embedding_parameters(net, **tables) + encoder + extra[convention]
+
+
+def macs(net: Net, tokens: int = 128, factor: int = FACTOR) -> int:
+    """Return the multiply-accumulates for each of T tokens in all matrix products.
+
+    Counted are the embedding, attention at length T, and the networks. Not counted are
+    the pooler, the head and what a formula adds element by element."""
+    d = net.hidden
+    layers = sum(
+        4 * d * d + 2 * tokens * d + 2 * l.stack * d * net.inner(l) for l in net.layers
+    )
+    return layers + (3 * factor * d if net.embedding == "trigram" else 0)

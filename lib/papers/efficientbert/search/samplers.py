@@ -1,0 +1,179 @@
+"""This module chooses which candidate a search evaluates next.
+
+    random      draws without guidance.
+    cascade     is what EfficientBERT's code does under the name of LaNAS.
+    evolution   is regularised evolution (Real et al. 2019).
+
+`propose` is a pure function of the space, the evaluations so far and a random
+generator, so a search goes on from its history alone. A space offers draw(rng),
+mutate(candidate, rng), key(candidate) and features(candidates) -> [N, F]: N candidates,
+F columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from lib.papers.efficientbert.options import Search
+from lib.papers.efficientbert.search.net import Net
+from lib.papers.efficientbert.search.space import Space
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+BATCH = 8  # The features of so many candidates are compared at once.
+GROWTH = (
+    400,
+    800,
+    1600,
+    3200,
+)  # Above so many evaluations the cascade gets another classifier.
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An Evaluation is what is known of a candidate: a line of a search's history."""
+
+    candidate: Net
+    key: str
+    score: float  # A higher score is better; a failed evaluation has 0.
+    seconds: float = 0.0  # Proposal and evaluation took so long.
+    failed: str = ""  # This is the reason why the evaluation failed.
+
+
+def propose(
+    space: Space, history: list[Evaluation], options: Search, rng: np.random.Generator
+) -> Net | None:
+    """Return the next candidate, one that was not evaluated before.
+
+    It is None where `options.draws` unguided draws are all known.
+    """
+    seen = {e.key for e in history}
+    if options.method == "evolution" and len(history) >= options.population:
+        return evolution(space, history, seen, options, rng)
+    if options.method != "cascade":
+        return follow(space, seen, [], options, rng)
+    import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
+
+    with threadpool_limits(
+        1
+    ):  # More threads would wait for each other, up to 20 times as long.
+        return follow(space, seen, path(space, history, options), options, rng)
+
+
+def path(
+    space: Space, history: list[Evaluation], options: Search
+) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
+    """Return the wanted region: functions features [N, F] -> bool [N], all of which
+    have to hold.
+
+    There are none among the first `options.initial` evaluations. After that the
+    functions are fitted anew each time `options.refit` evaluations are new."""
+    learned = len(history) - options.initial
+    if learned < 0:
+        return []
+    known = history[: options.initial + learned // options.refit * options.refit]
+    features = space.features([e.candidate for e in known])
+    fitted = cascade(
+        features.tobytes(), features.shape[1], tuple(e.score for e in known)
+    )
+    # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
+    return [classifier.predict for classifier in fitted]
+
+
+def follow(
+    space: Space,
+    seen: set[str],
+    conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
+    options: Search,
+    rng: np.random.Generator,
+) -> Net | None:
+    """Return the first unguided draw that is new and in the wanted region.
+
+    Where no draw is, it is the new draw that follows the path farthest, the first of
+    equals. It is None where all draws are known."""
+    best, reached, size = None, -1, BATCH if conditions else 1
+    for start in range(0, options.draws, size):
+        drawn = [space.draw(rng) for _ in range(min(size, options.draws - start))]
+        new = [candidate for candidate in drawn if space.key(candidate) not in seen]
+        if not new:
+            continue
+        steps = followed(space, new, conditions)
+        if steps.max() > reached:
+            best, reached = new[steps.argmax()], steps.max()
+        if reached == len(conditions):
+            break
+    return best
+
+
+def followed(
+    space: Space,
+    candidates: list[Net],
+    conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
+) -> np.ndarray:
+    """Return how many functions of a path hold one after the other, from its start: int
+    [N]."""
+    on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
+    features = space.features(candidates) if conditions else None
+    for goes in conditions:
+        assert features is not None
+        on &= goes(features).astype(bool)
+        steps += on
+    return steps
+
+
+@lru_cache(maxsize=2)
+def cascade(
+    features: bytes, columns: int, scores: tuple[float, ...]
+) -> tuple[HistGradientBoostingClassifier, ...]:
+    """Return the classifiers of ever better halves of some samples.
+
+    features: the bytes of float [N, columns]. Each classifier learns which of its
+    samples score at least their median, and hands these on; so there is no exploration.
+    There is one classifier, and one more above 400, 800, 1600 and 3200 samples. We take
+    gradient boosting of scikit-learn, 100 rounds; the code has LightGBM with settings
+    from 10 trials of TPE. Where the median is the lowest score, only what is above it
+    is good. Samples that all score alike end the cascade (the code fails there)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    left, values = np.frombuffer(features).reshape(-1, columns), np.array(scores)
+    fitted = []
+    for _ in range(1 + sum(len(values) > size for size in GROWTH)):
+        middle = np.median(values)
+        good = values >= middle if middle > values.min() else values > middle
+        if not good.any():
+            break
+        leaf = max(1, min(20, len(values) // 10))
+        classifier = HistGradientBoostingClassifier(
+            max_iter=100, early_stopping=False, min_samples_leaf=leaf, random_state=0
+        )
+        # pyrefly: ignore[bad-argument-type]  # scikit-learn's stub takes no array.
+        fitted.append(classifier.fit(left, good))
+        left, values = left[good], values[good]
+    return tuple(fitted)
+
+
+def evolution(
+    space: Space,
+    history: list[Evaluation],
+    seen: set[str],
+    options: Search,
+    rng: np.random.Generator,
+) -> Net | None:
+    """Return a changed copy of the best of `options.tournament` candidates.
+
+    These are drawn with replacement from the youngest `options.population`; older ones
+    have died. Where no changed copy is new, it is an unguided draw."""
+    alive = history[-options.population :]
+    drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
+    parent = max(drawn, key=lambda e: e.score).candidate
+    for _ in range(options.draws):
+        child = space.mutate(parent, rng)
+        if space.key(child) not in seen:
+            return child
+    return follow(space, seen, [], options, rng)

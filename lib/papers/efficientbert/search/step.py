@@ -1,0 +1,169 @@
+"""This step searches for a network (EfficientBERT section 3.2).
+
+lib.search proposes candidates and writes them down, free of torch. Here a candidate inherits from a
+supernet and is scored. In stages 1 and 2 each candidate is trained for a while, on text and on the
+task. In stage 3 it is a part of a supernet that was trained in parts, and is not trained itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import transformers
+
+from lib.core.options import Train
+from lib.core.store import Scratch
+from lib.core.types import Json
+from lib.model import backbone, supernet
+from lib.papers.efficientbert import students, warming
+from lib.papers.efficientbert.options import Search, Warmup
+from lib.papers.efficientbert.search import engine
+from lib.papers.efficientbert.search.net import Net
+from lib.papers.efficientbert.search.space import (
+    ENDLESS,
+    IDS,
+    QS,
+    STACKS,
+    Space,
+    from_json,
+)
+from lib.train import loop
+from lib.train.learn import TaskTraining
+
+
+def search(
+    training: TaskTraining,
+    space: Json,
+    net: Json,
+    search: Json,
+    warmup: Json | None = None,
+    corpus: Json | None = None,
+    pretrain: Json | None = None,
+    classifier: str | None = None,
+) -> Json:
+    """Search for a network in a space, as parts of a supernet or by training each
+    candidate.
+
+    Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the
+    task, and with a corpus `general`, any BERT. `before` is a search whose winner this
+    one starts from; net is then Output("before", "net").
+
+    space: JSON of a search.space.Space without its first
+    network. net: that first network. warmup: the options by which candidates are
+    trained by `train`, after `pretrain` on `corpus` (as of step predistil) where that
+    is given. Without warmup they are parts of the supernet, with its head of the task
+    `classifier`. The score is the task's first metric on the held-out rows: after the
+    training, or with select "best" its highest. With `score` "loss" it is that of
+    `lib.papers.efficientbert.students.likeness`, and parts of a supernet have the input
+    `teacher` too.
+
+    Each evaluation is a line of `history.jsonl`
+    (search.engine). Metrics are those of the winner, and what
+    later steps take from it (`handed`). `is_start` tells a search that found nothing
+    better than the network that it began with. Every candidate gets the same fresh
+    head; in the code one head goes on from candidate to candidate."""
+    run, options = training.run, Search(**search)
+    if warmup:
+        learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
+        evaluate = trained(training, options.score, *learned)
+    else:
+        assert classifier is not None
+        evaluate = shared(training, options.score, classifier)
+    start = run.inputs["start"].model
+    projection = students.projection(start)
+    assert projection is not None
+    tables = students.tables(backbone.load(start)[0].config, len(projection[0]))
+    where = from_json({"start": net, "tables": tables} | space)
+    path = run.folder / "history.jsonl"
+    history = engine.search(where, evaluate, options, run.seed, path, run.progress)
+    best = engine.best(history)
+    return handed(where, best.candidate) | {
+        "score": best.score,
+        "parameters": where.size(best.candidate),
+        "evaluations": len(history),
+        "is_start": where.key(best.candidate) == where.key(where.start),
+    }
+
+
+def handed(where: Space, net: Net) -> Json:
+    """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
+
+    "net" is the network that the search found. "supernet" has its formulas with the
+    deepest stacks and the widest networks. "shared" are the fields of a
+    lib.core.options.Shared that trains it in parts: each layer chooses among all ids
+    that fit its formula, and the id in `net` once more."""
+    largest = {"stack": max(STACKS), "q": min(QS)}
+    full_net = replace(
+        net, layers=tuple(replace(layer, **largest) for layer in net.layers)
+    )
+    fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
+    choices = [
+        [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
+        for fits, layer in zip(fitting, net.layers, strict=True)
+    ]
+    return {
+        "net": net.to_json(),
+        "supernet": full_net.to_json(),
+        "shared": {"window": [where.low, where.high or ENDLESS], "choices": choices},
+    }
+
+
+def judged(
+    training: TaskTraining, model: transformers.PreTrainedModel, score: str
+) -> Callable[[], float]:
+    """Return f() -> the score of a model, as it is when called, on the held-out rows.
+
+    score: as in lib.core.options.Search.
+    """
+    if score == "loss":
+        return students.likeness(training, model)
+    return partial(training.score, training.judges(model, "held_out")["held_out"])
+
+
+def shared(
+    training: TaskTraining, score: str, classifier: str
+) -> Callable[[Net], float]:
+    """Return f(net) -> score of a part of the supernet without training."""
+    folder = training.run.inputs["start"].model
+    model, training.tokenizer = students.classifier(folder, classifier)
+    judge = judged(training, model, score)
+
+    def evaluate(net: Net) -> float:
+        supernet.choose(model, net)
+        return judge()
+
+    return evaluate
+
+
+def trained(
+    training: TaskTraining,
+    score: str,
+    options: Warmup,
+    corpus: Json | None,
+    pretrain: Train | None,
+) -> Callable[[Net], float]:
+    """Return f(net) -> score of a network that inherits from the supernet and is then
+    trained."""
+    run, train, numerics = training.run, training.train, training.numerics
+    teacher, training.tokenizer = training.teacher
+    rows = training.rows
+    if corpus:
+        assert pretrain is not None
+        general = backbone.load(run.inputs["general"].model)[0]
+        text, batches = warming.rows(corpus, training.tokenizer, pretrain, run.seed)
+
+    def evaluate(net: Net) -> float:
+        student = students.for_task(run, net, training.task, teacher, train.dropout)
+        judge = judged(training, student, score)
+        part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
+        if corpus:
+            assert pretrain is not None
+            with students.distilling(student, general, options, numerics) as loss:
+                loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
+        with students.distilling(
+            student, teacher, options, numerics, rows.labels
+        ) as loss:
+            loop.fit(part, student, rows, loss, train, numerics, judge)
+        return judge()
+
+    return evaluate

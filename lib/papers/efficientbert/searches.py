@@ -1,0 +1,200 @@
+"""This module has EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of
+Figure 3.
+
+A chain of three searches hands its winners on inside the Specs. `Output("before",
+"net")` is the network that the search before found. `Output("search", "supernet")` is
+that network with all stacks and the full width: the last stage trains it as a supernet.
+The module is free of torch."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lib.core.names import known, stream
+from lib.core.options import Train
+from lib.core.spec import Output, Spec
+from lib.core.types import Json
+from lib.papers import grids, published
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert.options import Search
+from lib.papers.efficientbert.recipes import BRIEF, PART, READ, TAUGHT, TOGETHER
+from lib.papers.efficientbert.search import space as spaces
+from lib.papers.efficientbert.search.net import Net
+from lib.papers.grids import backbone, profile_of
+
+SINGLE, LAST = "single", "stage3"
+S = efficientbert.S
+# These are the tables of searches in efficientbert.toml, which says what each is.
+HELD_OUT: dict[str, int] = S.HELD_OUT
+SCORE: dict[str, str] = S.SCORE
+FINAL: dict[str, Train] = S.FINAL
+BRIEFLY: dict[str, Train] = S.BRIEFLY
+METHOD: dict[str, str] = S.METHOD
+METHODS: dict[str, Json] = S.METHODS
+LEARN: dict[str, tuple[int, int]] = S.LEARN
+DRAWS: dict[str, int] = S.DRAWS
+BUDGET: dict[str, dict[str, int]] = S.BUDGET
+CANDIDATES: dict[str, int] = S.CANDIDATES
+STAGES: dict[str, str] = S.STAGES
+SHOWN: dict[str, tuple[str, ...]] = S.SHOWN
+ENDS: dict[str, str] = S.ENDS
+DEVIATIONS = published.deviations("efficientbert", "search")
+
+
+def space(profile: str, stage: str) -> Json:
+    """Return what step search takes as its space: stage, window of sizes, and
+    grammar."""
+    low, high = efficientbert.window(profile)
+    return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
+
+
+def sampler(profile: str, stage: str, method: str = "", budget: int = 1) -> Search:
+    """Return how a stage proposes candidates; without a method, in the profile's way.
+
+    budget: a multiple of the profile's number of evaluations. Raises Refused naming the
+    nearest method."""
+    method, budget = method or METHOD[profile], budget * BUDGET[profile][stage]
+    known("search method", method, METHODS)
+    more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
+    if method == "cascade":
+        more |= zip(("initial", "refit"), LEARN[profile], strict=True)
+    if method == "evolution":
+        more["population"] = min(more["population"], budget // 2)
+    return Search(budget=budget, draws=DRAWS[profile], **more)
+
+
+def rows(profile: str, count: int | None, held_out: int) -> Json:
+    """Return the descriptor of rows of the proxy task, and of held-out rows that score
+    candidates.
+
+    count, held_out: how many rows there are of each.
+    """
+    return efficientbert.unjudged(
+        profile, efficientbert.proxy(profile), count, held_out
+    )
+
+
+def base(profile: str) -> Net:
+    return efficientbert.scaled("Base Model", profile)
+
+
+def searched(profile: str, stage: str, method: str = "", budget: int = 1) -> Spec:
+    """Return the Spec of a stage after those before it.
+
+    "single" searches the space of stage 1 to the end. Stage 3 scores parts of a
+    supernet and trains none of them. method, budget: as in `sampler`. Raises Refused
+    naming the nearest stage."""
+    known("search stage", stage, BUDGET[profile])
+    task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
+    args: Json = {
+        "space": space(profile, stage),
+        "search": sampler(profile, stage, method, budget),
+    }
+    args["numerics"] = profile_of(profile).numerics
+    before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
+    if before:
+        inputs["before"] = searched(profile, before, *how)
+        args["net"] = Output("before", "net")
+    else:
+        args["net"] = base(profile).to_json()
+    if stage == LAST:
+        count = grids.ROWS[profile].get(task)
+        args["data"] = rows(profile, count, HELD_OUT[profile])
+        args |= {"train": TOGETHER[profile], "classifier": task}
+        inputs["start"] = several(profile, inputs["before"])
+        if SCORE[profile] == "loss":
+            inputs["teacher"] = efficientbert.teacher(profile, task)
+        return Spec("search", args, inputs)
+    args["data"] = rows(profile, *PART[profile])
+    args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
+    inputs["start"] = efficientbert.searching(profile)
+    inputs["teacher"] = efficientbert.teacher(profile, task)
+    if profile in BRIEF:
+        args["corpus"] = efficientbert.brief_text(profile)
+        args["pretrain"] = READ[profile]
+        inputs["general"] = backbone(profile)
+    return Spec("search", args, inputs)
+
+
+def several(profile: str, search: Spec) -> Spec:
+    """Return the Spec of stage 3's supernet, with the formulas that a search ended on.
+
+    It is the Spec of `lib.papers.efficientbert.recipes`, made anew for each seed of the
+    search."""
+    spec = efficientbert.several(profile)
+    args = {"output": "supernet", "shared": Output("search", "shared")}
+    return after(
+        spec, search, {"start": after(spec.inputs["start"], search, **args)}, **args
+    )
+
+
+def after(
+    spec: Spec,
+    search: Spec,
+    inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
+    output: str = "net",
+    **args: Any,
+) -> Spec:
+    """Return a Spec with the network and the seed of a search, and other inputs and
+    arguments."""
+    args = spec.args | {"net": Output("search", output)} | args
+    return Spec(spec.step, args, spec.inputs | dict(inputs) | {"search": search})
+
+
+def retrained(profile: str, task: str, search: Spec, **tuning: Any) -> Spec:
+    """Return the Spec of a search's winner, trained as the rows of the tables are.
+
+    It is pre-trained and then fine-tuned.
+    """
+    start = after(efficientbert.prepared(profile, "EfficientBERT"), search)
+    return after(
+        efficientbert.tuned(profile, task, base(profile), start, **tuning), search
+    )
+
+
+def final(
+    profile: str, task: str, net: Net | None = None, search: Spec | None = None
+) -> Spec:
+    """Return the Spec of a network, or of a search's winner, trained to the end on a
+    task.
+
+    At `paper` that is the training of the tables. At the small scales it is training on
+    the task alone, from the supernet."""
+    start = efficientbert.supernet(profile)
+    if profile in BRIEF:
+        if search:
+            return retrained(profile, task, search)
+        assert net is not None
+        start = efficientbert.pretrained(profile, net, start)
+    net, train = net or base(profile), FINAL.get(profile)
+    spec = efficientbert.tuned(profile, task, net, start, train=train)
+    return after(spec, search) if search else spec
+
+
+def brief(profile: str, net: Net, **tuning: Any) -> Spec:
+    """Return the Spec of a candidate as stages 1 and 2 train it.
+
+    Its score is that of the held-out rows.
+    """
+    defaults: Json = {"train": BRIEFLY[profile], "rows": rows(profile, *PART[profile])}
+    spec = efficientbert.candidate(profile, net, **defaults | tuning)
+    score = {"score": SCORE[profile]} if SCORE[profile] else {}
+    return replace(spec, args=spec.args | score)
+
+
+@cache
+def candidates(profile: str, count: int = 0) -> tuple[Net, ...]:
+    """Return different networks of stage 1, drawn without guidance: always the same
+    networks."""
+    where = spaces.from_json(
+        space(profile, "stage1")
+        | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}
+    )
+    nets, rng = {}, np.random.default_rng(stream(0, "candidates"))
+    while len(nets) < (count or CANDIDATES[profile]):
+        net = where.draw(rng)
+        nets.setdefault(where.key(net), net)
+    return tuple(nets.values())

@@ -1,0 +1,116 @@
+"""This module has what EfficientBERT's Figures 7 and 8 share: networks beside their
+teacher.
+
+It is free of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib.core.rows import Row
+from lib.core.types import Arrays
+from lib.papers.efficientbert import recipes as efficientbert
+from lib.stats import compare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lib.report.artefact import Page
+    from lib.report.tables import Runs
+
+
+def rows(
+    profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
+) -> list[Row]:
+    """Return the rows of the grid of either figure: one row is all networks on a task
+    at a seed."""
+    return [
+        Row(
+            efficientbert.mapped(profile, task, networks).with_seed(seed),
+            task=task,
+            seed=seed,
+        )
+        for task, seed in product(
+            efficientbert.tasks(profile, tasks)[:1],
+            seeds or efficientbert.SEEDS[profile][:1],
+        )
+    ]
+
+
+def load_maps(
+    runs: Runs, kind: str
+) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
+    """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
+
+    kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of
+    the four kept sentences."""
+    maps, start = {}, f"{kind}.model:"
+    for source, frame, _ in runs.frames:
+        for row in compare.with_runs(frame).to_dict("records"):
+            run_arrays = row["run"].arrays("maps")
+            keys = {
+                key.removeprefix(start): key
+                for key in sorted(run_arrays)
+                if key.startswith(start)
+            }
+            keys = {"teacher": f"{kind}.reference"} | keys
+            arrays = {name: run_arrays[key] for name, key in keys.items()}
+            maps.setdefault(source, []).append(
+                (row, arrays, run_arrays["lengths"].astype(int))
+            )
+    return maps
+
+
+def compared(
+    page: Page,
+    maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+    apart: Callable[[Arrays, np.ndarray, str], Iterable[float]],
+    label: str,
+    titles: Mapping[str, str],
+) -> pd.DataFrame:
+    """Show how far each network is from its teacher, in a table and a figure.
+
+    Returns the distances, with the columns source, model and distance.
+
+    maps: what `load_maps` returned. apart: a function from (arrays, lengths, network)
+    to the distances of the network's parts, such as heads. label: the name of the
+    distance on the axis. titles: {metric of a run, over many sentences: title of its
+    column in the table}."""
+    import pandas as pd  # Grids are read without it.
+
+    from lib.report import plot
+
+    lines, table = [], {}
+    for source, made in maps.items():
+        for name in list(made[0][1])[1:]:
+            parts = [one for _, arrays, n in made for one in apart(arrays, n, name)]
+            lines += [
+                {"source": source, "model": name, "distance": part} for part in parts
+            ]
+            for key, title in titles.items():
+                mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in made])
+                table.setdefault(name, {})[source, title] = f"{mean:.3f}"
+    page.table(
+        table, "From the teacher, means over many sentences", "similarity", "model"
+    )
+    data = pd.DataFrame(lines, columns=["source", "model", "distance"])
+    figure, axes = plot.panels(maps, 6, 2.9)
+    parts: Any = data.groupby("source", sort=False)
+    for axis, (source, part) in zip(axes, parts, strict=False):
+        means = part.groupby("model", sort=False)["distance"].mean()
+        axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
+        axis.plot(
+            means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2
+        )
+        summary = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
+        axis.set_title(
+            f"{summary}\nnearest (seeds: {len(maps[source])}): {means.idxmin()}"
+        )
+        axis.set(xlabel=label, xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
+    page.figure(figure, data, "similarity")
+    return data

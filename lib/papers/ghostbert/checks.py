@@ -1,0 +1,26 @@
+"""These functions count GhostBERT's costs for formulas over printed cells
+(lib.claims.checks)."""
+
+from fractions import Fraction
+from typing import Any
+
+from lib.papers.ghostbert import recipes
+from lib.stats import cost
+
+OPTIONS: dict[str, type] = {}
+
+
+def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
+    """Return a count of an encoder by `lib.stats.cost`.
+
+    what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: the kept
+    heads, the convention, and options of ghosts; there are no ghosts without such an
+    option."""
+    ours = {
+        name: options.pop(name) for name in ("heads", "convention") if name in options
+    }
+    ghost = recipes.ghost("paper", **options) if options else None
+    return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
+
+
+FUNCTIONS = {"counted": counted}

@@ -1,0 +1,98 @@
+"""This module has what pages of GhostBERT share. It is free of torch."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from lib.core import paths
+from lib.core.rows import Row
+from lib.core.store import Run, run_lines
+from lib.papers import grids
+from lib.report.artefact import Page
+from lib.report.tables import Runs
+
+FRONTIER = "91_frontier"
+COLUMNS = {
+    "damage at the start": ("100 * (teacher_score - start_score)", ".1f"),
+    "distance after distillation": ("distance", ".3f"),
+    "movement of a tap": ("taps_moved", ".4f"),
+}
+
+
+def mending(page: Page, runs: Runs) -> None:
+    """Show how far students are off their teacher at the start and after distillation.
+
+    Runs that are older than these numbers lack them; a note says how many there are.
+    """
+    names = ["task", "m", "model", "seed"]
+    students = [
+        Row(row["spec"], **{name: row[name] for name in names})
+        for row in runs.current.to_dict("records")
+    ]
+    distillations = {row.spec: row for row in grids.distillations_behind(students)}
+    frame = page.collect(list(distillations.values()), on_missing="skip")
+    measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
+    note = (
+        f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
+        "runs that"
+    )
+    page.note([f"{note} are older did not keep them."])
+    table = {
+        f"{model}, {m:g}/12, {task}": {
+            title: mean(part, *how) for title, how in COLUMNS.items()
+        }
+        for (task, m, model), part in measured.groupby(
+            ["task", "m", "model"], sort=False
+        )
+    }
+    if table:
+        page.table(
+            table,
+            "Development score of the teacher minus that of the student before any training, in "
+            "points; distillation loss in the last tenth of its steps; mean change of a tap. Means "
+            "over seeds (their number)",
+            name="mending",
+            index="model",
+        )
+
+
+def times(page: Page, widths: Iterable[int]) -> None:
+    """Show how long a sentence takes with ghosts and without, where the frontier has a
+    record."""
+    scale, table = page.scope[:], {}
+    for line in run_lines():
+        ours = (line["page"], line["profile"]) == (FRONTIER, scale)
+        run = Run(paths.records_root() / line["run"], "record")
+        if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
+            continue
+        for m in widths:
+            names = (f"{name} {m}/12.cpu_ms" for name in ("GhostBERT", "Width"))
+            ghost, plain = (run.metrics.get(name) for name in names)
+            if ghost and plain:
+                more = f"{100 * (ghost / plain - 1):+.0f} %"
+                cells = {
+                    "Prune": f"{plain:.1f}",
+                    "Ghost": f"{ghost:.1f}",
+                    "difference": more,
+                }
+                table[f"{m}/12"] = {("ms", key): value for key, value in cells.items()}
+    if table:
+        page.table(
+            table,
+            f"Time of 8 sentences of 128 tokens in the networks of {scale}, on one thread of a CPU "
+            f"(from {FRONTIER})",
+            name="times",
+            index="m",
+        )
+
+
+def mean(part: pd.DataFrame, how: str, digits: str) -> str:
+    """Return the mean of an expression over rows and their number, a dash where no row
+    has it."""
+    names = re.findall(r"[a-z_]{4,}", how)
+    if not {*names} <= {*part}:
+        return "–"
+    values: Any = part.dropna(subset=names).eval(how)
+    return f"{values.mean():{digits}} ({len(values)})" if len(values) else "–"

@@ -1,0 +1,374 @@
+"""This module steers a search over gates to a cost, as arithmetic on arrays.
+
+It has the moving target, the cost loss, which gates may move in a step, and how a
+search ends on its target (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5,
+7.9).
+
+A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is
+the actual cost, of the gates that are on; R is the target. A region is one layer and
+kind of gates. Each step does this:
+
+    1. The gradient g of the task's loss gets weight * (+1, 0 or -1) * dlogE / dalpha where F is
+       above, within or below (1 +- tolerance) R.
+    2. In each group of gates (`quota`) the share with the largest |g| may move.
+    3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
+
+As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of
+the model, while the target falls by hundredths of a per cent; and a task that outweighs
+the cost loss stops the search above its target. Our landing "steps" does this instead:
+
+    - Movers are the gates on with the largest g, and the gates off with the smallest g below 0.
+    - They switch one after another: off while F > R, then on while F < R. So a step ends within one
+      gate of R.
+    - Gates that want off (g > 0) take turns so that each region yields the same share of its gates.
+      The order of the gradients alone would not do: a head is worth 60 to 160 neurons,
+      so heads would always come first, and always last in the order of gradient for
+      cost.
+    - If these gates are not enough, others follow in the order in which they would want off if the
+      weight of the cost grew.
+
+Each region keeps at least one gate on. `memory` averages the task's gradient over
+steps, as an optimiser with momentum would, because the gradient of one batch is mostly
+noise."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib.core.names import Refused, stream
+from lib.papers.nas_pruning import gated
+from lib.papers.nas_pruning.options import Gates
+
+LIMIT, JUMP = gated.START, 2 * gated.START
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
+
+
+def target(step: int, steps: int, ratio: float, schedule: str) -> float:
+    """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
+
+    It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
+    ("multiplicative"); "none" is `ratio` throughout. This corrects the report (7.4):
+    its additive rule adds where it must take away, its equation 5 rises from 0 to 1 -
+    ratio, and both of its rules divide by `steps`, where steps - 1 moves lead from the
+    first value to the last."""
+    if schedule == "none" or steps == 1:
+        return ratio
+    done = step / (steps - 1)
+    return ratio**done if schedule == "multiplicative" else 1 - (1 - ratio) * done
+
+
+def pull(actual: float, goal: float, tolerance: float) -> int:
+    """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0
+    (equation 4)."""
+    return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def encoder(
+    hidden: int,
+    size: int,
+    full_widths: Sequence[Mapping[str, float]],
+    tokens: int = gated.TOKENS,
+) -> Callable[[Mapping[tuple[int, str], float]], float]:
+    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size
+    `size`.
+
+    full_widths: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
+    """
+
+    def cost(sums: Mapping[tuple[int, str], float]) -> float:
+        widths = [dict(width) for width in full_widths]
+        for (layer, kind), number in sums.items():
+            widths[layer][kind] = number
+        return gated.flops(hidden, size, widths, tokens)
+
+    return cost
+
+
+@dataclass
+class Control:
+    """A Control steers N gates. Raises Refused for a target out of reach."""
+
+    options: Gates
+    # {region: number of gates}, in the order in which the gates lie; a region is
+    # (layer, kind).
+    sizes: dict[Any, int]
+    # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
+    cost: Callable[[Mapping[Any, float]], float]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        # `region` has the number of each gate's region [N]. `groups` has the gates of
+        # each group, which has its own quota.
+        self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
+        group = (
+            self.region if self.options.quota == "layer" else np.zeros_like(self.region)
+        )
+        self.groups = [np.flatnonzero(group == label) for label in np.unique(group)]
+        self.full = self.cost(self.sizes)
+        lowest, ratio = (
+            self.cost(dict.fromkeys(self.sizes, 1)) / self.full,
+            self.options.ratio,
+        )
+        if lowest > (1 + self.options.tolerance) * ratio:
+            least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
+            raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
+
+    def on(self, alphas: np.ndarray) -> np.ndarray:
+        return alphas > EDGE
+
+    def sums(self, masks: np.ndarray) -> dict[Any, float]:
+        """Return {region: sum} of masks [N]."""
+        totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
+        return dict(zip(self.sizes, totals, strict=True))
+
+    def actual(self, on: np.ndarray) -> float:
+        """Return F over the whole cost, for gates [N] that are on."""
+        return self.cost(self.sums(on)) / self.full
+
+    def ratio(self, alphas: np.ndarray) -> float:
+        """Return F over the whole cost, for gates with alphas [N]."""
+        return self.actual(self.on(alphas))
+
+    def slope(self, alphas: np.ndarray) -> np.ndarray:
+        """Return dlogE / dalpha [N].
+
+        It is the cost of one more gate of the region, times the derivative of the
+        sigmoid, over E."""
+        masks = sigmoid(alphas)
+        sums = self.sums(masks)
+        expected = self.cost(sums)
+        units = [
+            self.cost(sums | {region: value + 1}) - expected
+            for region, value in sums.items()
+        ]
+        return np.array(units)[self.region] * masks * (1 - masks) / expected
+
+    def move(
+        self,
+        alphas: np.ndarray,
+        average: np.ndarray,
+        gradient: np.ndarray,
+        step: int,
+        steps: int,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (alphas, average, note) after one step.
+
+        alphas: float64 [N]. average: the running average of the gradients [N].
+        gradient: the gradient of this step [N]. The note [4] has target and actual
+        ratio, and the numbers of gates that switched off and on."""
+        options, on = self.options, self.on(alphas)
+        average = options.memory * average + (1 - options.memory) * gradient
+        wish = self.eager(average / (1 - options.memory ** (step + 1)))
+        goal = self.full * target(step, steps, options.ratio, options.schedule)
+        if sign := pull(self.cost(self.sums(on)), goal, options.tolerance):
+            wish = wish + options.weight * sign * self.slope(alphas)
+        if options.landing == "steps":
+            dice = np.random.default_rng(stream(self.seed, f"gates:{step}"))
+            starts = dice.random(len(self.sizes))
+            leaving = self.leaving(on, alphas, wish, starts, options.share)
+            returning = self.returning(on, wish, starts, options.share)
+            taken = self.settle(on, leaving, returning, goal, goal)
+            new = alphas.copy()
+            new[taken] = np.where(on[taken], -LIMIT, LIMIT)
+        else:
+            new = self.jump(alphas, wish)
+        switched = self.on(new)
+        note = [
+            goal / self.full,
+            self.ratio(new),
+            (on & ~switched).sum(),
+            (~on & switched).sum(),
+        ]
+        return new, average, np.array(note, dtype=np.float64)
+
+    def eager(self, wish: np.ndarray) -> np.ndarray:
+        """Return the gradients [N] with infinity where a gate has next to none
+        (`idle`).
+
+        A zero has no sign, so such a gate would stay as long as others want off.
+        """
+        size = np.abs(wish)
+        mean = np.bincount(self.region, size) / np.bincount(self.region)
+        return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
+
+    def jump(self, alphas: np.ndarray, wish: np.ndarray) -> np.ndarray:
+        """Return alphas after a step as reported: all movers jump at once.
+
+        A region that this would empty keeps the gate that wants off least.
+        """
+        new = alphas.copy()
+        for chosen in self.most(np.abs(wish), self.options.share):
+            new[chosen] -= JUMP * np.sign(wish[chosen])
+        new = np.clip(new, -LIMIT, LIMIT)
+        for region in np.flatnonzero(
+            np.bincount(self.region, self.on(new), len(self.sizes)) == 0
+        ):
+            gates = np.flatnonzero(self.on(alphas) & (self.region == region))
+            last = gates[np.argmin(wish[gates])]
+            new[last] = alphas[last]
+        return new
+
+    def most(self, eagerness: np.ndarray, share: float) -> list[np.ndarray]:
+        """Return the ceil(share * n) most eager gates of each group, the first of
+        equals."""
+        return [
+            group[
+                np.argsort(-eagerness[group], kind="stable")[
+                    : math.ceil(share * len(group))
+                ]
+            ]
+            for group in self.groups
+        ]
+
+    def leaving(
+        self,
+        on: np.ndarray,
+        alphas: np.ndarray,
+        wish: np.ndarray,
+        starts: np.ndarray,
+        share: float,
+    ) -> np.ndarray:
+        """Return the gates that may switch off, in the order of their turns."""
+        wish = np.where(on, wish, -np.inf)
+        may = np.concatenate(self.most(wish, share))
+        first = self.turns(np.flatnonzero(wish > 0), wish, starts)
+        rest = may[on[may] & (wish[may] <= 0)]
+        price = wish[rest] / self.slope(alphas)[rest]
+        return np.concatenate(
+            [first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]]
+        )
+
+    def returning(
+        self, on: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
+    ) -> np.ndarray:
+        """Return the gates that may switch on because they want to, in the order of
+        their turns."""
+        wish = np.where(on, np.inf, wish)
+        first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
+        return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
+
+    def turns(
+        self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray
+    ) -> np.ndarray:
+        """Return the gates in the order of their turns: within a region by falling
+        eagerness.
+
+        At any moment each region has had the same share of its gates (systematic
+        sampling). starts: the start of each region in [0, 1), [regions]."""
+        gates = gates[np.lexsort((-eagerness[gates], self.region[gates]))]
+        region = self.region[gates]
+        number = np.bincount(region, minlength=len(self.sizes))
+        place = np.arange(len(gates)) - (np.cumsum(number) - number)[region]
+        return gates[
+            np.argsort((place + starts[region]) / number[region], kind="stable")
+        ]
+
+    def settle(
+        self,
+        on: np.ndarray,
+        offs: Iterable[int],
+        ons: Iterable[int],
+        above: float,
+        below: float,
+        most: float = math.inf,
+    ) -> np.ndarray:
+        """Return the numbers of the gates that switch, out of gates in the order of
+        their turns.
+
+        Those of `offs` go off while F > `above`. Then those of `ons` go on while F <
+        `below` and as far as F stays within `most`."""
+        names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
+        actual = self.cost(sums)
+        for gate in (*offs, *ons):
+            region, leaves = names[self.region[gate]], on[gate]
+            stays = actual <= above or sums[region] <= 1 if leaves else actual >= below
+            if stays or region in closed:
+                continue
+            new = sums | {region: sums[region] + (-1 if leaves else 1)}
+            cost = self.cost(new)
+            if not leaves and cost > most:
+                closed.add(
+                    region
+                )  # F only grows from here, so one more gate will not fit later.
+            else:
+                sums, actual = new, cost
+                taken.append(gate)
+        return np.array(taken, dtype=np.int64)
+
+    def trim(
+        self, alphas: np.ndarray, average: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return (alphas, [gates switched]) at the end of a search, switched to meet
+        the target.
+
+        Gates switch in turn by the average gradient. None switches where F is within
+        the tolerance, or where gates are so coarse that F would come no nearer."""
+        on = new = self.on(alphas)
+        if pull(
+            self.cost(self.sums(on)),
+            self.full * self.options.ratio,
+            self.options.tolerance,
+        ):
+            wish = self.eager(average)
+            leaving = self.leaving(on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0)
+            new = self.fit(on, leaving, average)
+        was, now = (abs(self.actual(gates) - self.options.ratio) for gates in (on, new))
+        taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
+        alphas = alphas.copy()
+        alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
+        return alphas, taken
+
+    def fit(self, on: np.ndarray, offs: np.ndarray, wish: np.ndarray) -> np.ndarray:
+        """Return the gates that are on [N], fitted to the target: within one gate below
+        R.
+
+        Gates of `offs` go off in turn until F is at most R. Then other gates come back
+        as far as F stays there, those that want off least first."""
+        goal, on = self.full * self.options.ratio, on.copy()
+        on[self.settle(on, offs, [], goal, 0)] = False
+        back = self.turns(np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5))
+        on[self.settle(on, [], back, math.inf, goal, goal)] = True
+        return on
+
+
+def random_architecture(
+    options: Gates,
+    sizes: dict[Any, int],
+    cost: Callable[[Mapping[Any, float]], float],
+    seed: int,
+) -> np.ndarray:
+    """Return the gates of a random architecture of the target's cost: bool [N].
+
+    Each gate has the same chance, so layers end up alike; the report does not say how
+    it draws. Raises Refused as Control does."""
+    control = Control(options, sizes, cost, seed)
+    draws = np.random.default_rng(stream(seed, "architecture")).random(
+        len(control.region)
+    )
+    return control.fit(
+        np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws
+    )
+
+
+def random_of_sizes(sizes: dict[Any, int], numbers: list[int], seed: int) -> np.ndarray:
+    """Return the gates of a random architecture with given numbers in each region: bool
+    [N].
+
+    sizes: {region: number of gates}, in the order in which the gates lie. numbers: how
+    many of each stay. The draws are those of `random_architecture`: the largest of each
+    region stay."""
+    draws = np.random.default_rng(stream(seed, "architecture")).random(
+        sum(sizes.values())
+    )
+    parts = np.split(draws, np.cumsum(list(sizes.values()))[:-1])
+    ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
+    return np.concatenate(
+        [rank < number for rank, number in zip(ranks, numbers, strict=True)]
+    )

@@ -1,0 +1,130 @@
+"""This step is the report's check on handwritten digits (section 7.1).
+
+Does a search keep pixels, and does it drop inputs of noise? Letters: P pixels, P inputs
+of noise beside them, N = 2 P gates."""
+
+from itertools import chain, pairwise
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lib.core import paths
+from lib.core.names import stream
+from lib.core.store import RunWriter
+from lib.core.types import Json
+from lib.papers.nas_pruning import digits as images_of
+from lib.papers.nas_pruning.control import LIMIT
+from lib.papers.nas_pruning.gating import Gating
+from lib.papers.nas_pruning.options import Gates, Perceptron
+from lib.train import loop
+
+
+def digits(
+    run: RunWriter, images: Json, perceptron: Json, gates: Json, numerics: Json
+) -> dict[str, float]:
+    """Search which inputs of a perceptron to keep.
+
+    images: a descriptor of lib.papers.nas_pruning.digits. Cross-entropy trains weights
+    and gates together from random weights; the cost is the number of inputs. There is
+    no retraining. A killed run begins anew, as it takes minutes.
+
+    Metrics are the `accuracy` on the test images with the kept inputs alone, the
+    numbers of `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as
+    in `nas_search`. Arrays "inputs" are `kept` [2, height, width], pixels first,
+    `alphas` [N] and the curve [steps, 4]."""
+    loop.options(numerics)
+    options, gate_options = Perceptron(**perceptron), Gates(**gates)
+    arrays = images_of.described(paths.data_root() / "mnist", images)
+    splits = {
+        name: [torch.from_numpy(part).to(loop.device()) for part in split]
+        for name, split in arrays.items()
+    }
+    shape = splits["train"][0].shape[1:]
+    pixels = shape.numel()
+    torch.manual_seed(stream(run.seed, "init"))
+    network = mlp(2 * pixels, options.widths).to(loop.device())
+    search = train(run, network, splits["train"], gate_options, options)
+    metrics, alphas, curve = search.land()
+    selected = search.control.on(alphas)
+    run.save_arrays(
+        "inputs",
+        kept=selected.reshape(2, *shape),
+        alphas=alphas.astype(np.float32),
+        curve=curve,
+    )
+    return metrics | {
+        "accuracy": accuracy(network, splits["test"], selected, options, run.seed),
+        "pixels": int(selected[:pixels].sum()),
+        "noise": int(selected[pixels:].sum()),
+        "steps": len(curve),
+    }
+
+
+def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
+    """Return linear layers with ReLU between them."""
+    layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
+    return nn.Sequential(*chain.from_iterable(layers))[:-1]
+
+
+def inputs_of(
+    pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
+) -> torch.Tensor:
+    """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then
+    noise."""
+    pixels = pixels.flatten(1).float() / 255
+    noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
+    return torch.cat([pixels, options.noise * noise], 1)
+
+
+def train(
+    run: RunWriter,
+    network: nn.Module,
+    split: list[torch.Tensor],
+    gates: Gates,
+    options: Perceptron,
+) -> Gating:
+    """Train weights and gates together. Returns the search."""
+    pixels, labels = split
+    optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
+    generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
+    per_epoch = -(-len(labels) // options.batch)
+    steps = per_epoch * options.epochs
+    alphas = nn.Parameter(
+        torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
+    )
+    sizes = {"inputs": len(alphas)}
+    search = Gating(run, network, [alphas], sizes, lambda sums: sums["inputs"], gates)
+    batches: list[np.ndarray] = []
+    for step in range(steps):
+        if step % per_epoch == 0:
+            dice = np.random.default_rng(stream(run.seed, f"order:{step // per_epoch}"))
+            batches = np.array_split(dice.permutation(len(labels)), per_epoch)
+        rows = torch.from_numpy(batches[step % per_epoch]).to(labels.device)
+        logits = network(inputs_of(pixels[rows], options, generator) * alphas.sigmoid())
+        functional.cross_entropy(logits, labels[rows]).backward()
+        search.gradients(step, steps)
+        optimiser.step()
+        network.zero_grad()
+        alphas.grad = None
+        run.progress((step + 1) / steps)
+    return search
+
+
+@torch.inference_mode()
+def accuracy(
+    network: nn.Module,
+    split: list[torch.Tensor],
+    selected: np.ndarray,
+    options: Perceptron,
+    seed: int,
+) -> float:
+    """Return the share of the images that are classified right by the kept inputs [N]
+    alone."""
+    pixels, labels = split
+    generator = torch.Generator().manual_seed(stream(seed, "test noise"))
+    batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(
+        labels.device
+    )
+    return (network(batch).argmax(1) == labels).double().mean().item()

@@ -1,0 +1,29 @@
+"""These are the points of NAS pruning on the frontier: searched and random networks."""
+
+from functools import partial
+
+from lib.core.spec import Spec
+from lib.papers import grids
+from lib.papers.nas_pruning import recipes
+from lib.papers.points import HEADS, Method, network
+
+
+def searched(profile: str, task: str, m: int) -> Spec:
+    """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
+    teacher = grids.teacher(profile, task)
+    return recipes.searched(profile, task, teacher, ratio=m / HEADS)
+
+
+def drawn(profile: str, task: str, m: int) -> Spec:
+    """Return the Spec of a random architecture of the same cost."""
+    return recipes.drawn(grids.teacher(profile, task), ratio=m / HEADS)
+
+
+POINTS = {
+    "NAS": Method(
+        "paper", partial(network, find=searched), "found", least=recipes.least
+    ),
+    "Random": Method(
+        "control", partial(network, find=drawn), "found", least=recipes.least
+    ),
+}

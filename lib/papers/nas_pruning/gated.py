@@ -1,0 +1,67 @@
+"""This module has the cost of an encoder with gates, as the report on NAS pruning
+counts it.
+
+It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are
+the matrix products: queries, keys, values, output projection, scores, weighted sum,
+both feed-forward products, and the pooler on one token. Not counted are embeddings,
+biases, softmax, LayerNorm, GELU and classifier. Letters: H hidden, A heads, D head
+size, F neurons, L layers.
+
+Every mask enters as a factor, so a width is a sum of masks. Soft masks give the
+expected cost E, masks of zeros and ones the actual cost F. The report's "original"
+sizes are expected costs at the start of a search, where each mask is sigmoid(5). Its
+BERT-Mini is not searched and is counted whole. Widths may be numbers, arrays or
+tensors."""
+
+import math
+
+from lib.core.options import START
+from lib.stats.cost import SHAPES, Shape
+from lib.stats.cost import layer_flops as layer
+from lib.stats.cost import layered_flops as flops
+
+TOKENS = 128
+OPEN = 1 / (1 + math.exp(-START))  # A gate that is on has this mask: 0.9933.
+KEPT = 0.99  # A gate counts as on where its mask is above this.
+
+# The report prints these GFLOPs: {name: (shape, mask, GFLOPs)}.
+REPORTED = {
+    "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
+    "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
+    "BERT-base": (SHAPES["bert-base"], OPEN, 22.199),
+    "BERT-Mini": (SHAPES["bert-mini"], 1.0, 0.873),
+}
+
+
+def masked(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
+    """Return the FLOPs of a model of a Shape in which every head and neuron has the
+    same mask."""
+    width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
+    return flops(
+        shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens
+    )
+
+
+def head(hidden: int, size: int, tokens: int = TOKENS) -> int:
+    """Return the FLOPs of one head: 8 T H D + 4 T T D."""
+    return layer(hidden, hidden, size, size, 0, tokens)
+
+
+def neuron(hidden: int, tokens: int = TOKENS) -> int:
+    """Return the FLOPs of one feed-forward neuron: 4 T H."""
+    return layer(hidden, hidden, 0, 0, 1, tokens)
+
+
+def shares(shape: Shape, tokens: int = TOKENS) -> dict[str, float]:
+    """Return {part: its share of the whole model's FLOPs} (section 7.2).
+
+    The parts are "projections", "attention products", "feed-forward" and "pooler".
+    """
+    h, layers = shape.hidden, shape.layers
+    parts = {
+        "projections": layers * (layer(h, h, h, h, 0, tokens) - 4 * tokens**2 * h),
+        "attention products": layers * 4 * tokens**2 * h,
+        "feed-forward": layers * shape.ffn * neuron(h, tokens),
+        "pooler": 2 * h * h,
+    }
+    return {name: part / masked(shape, tokens=tokens) for name, part in parts.items()}

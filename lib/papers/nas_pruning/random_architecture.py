@@ -1,0 +1,38 @@
+"""This step draws a random architecture, the baseline of a search (NAS report, Table
+5)."""
+
+from lib.core.store import RunWriter
+from lib.core.types import Json
+from lib.model import backbone
+from lib.papers.nas_pruning import control
+from lib.papers.nas_pruning.gating import architecture, costs, numbers
+from lib.papers.nas_pruning.options import Gates
+
+
+def random_architecture(run: RunWriter, gates: Json) -> Json:
+    """Draw an architecture of a given cost.
+
+    Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and
+    neurons in each layer are kept where it is there, so that only the choice within a
+    layer is random. gates: the fields of a lib.core.options.Gates, of which regions,
+    ratio and tolerance matter, and with `search` the regions alone. Metrics have the
+    names of those of `nas_search`."""
+    options = Gates(**gates)
+    sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
+    if search := run.inputs.get("search"):
+        on = control.random_of_sizes(
+            sizes, numbers(search.metrics["architecture"], sizes), run.seed
+        )
+    else:
+        on = control.random_architecture(options, sizes, cost, run.seed)
+    flops, full_flops = (
+        cost(control.Control(options, sizes, cost).sums(on)),
+        cost(sizes),
+    )
+    return {
+        "architecture": architecture(sizes, on),
+        "target": options.ratio,
+        "ratio": flops / full_flops,
+        "flops": flops,
+        "whole_flops": full_flops,
+    }

@@ -1,0 +1,40 @@
+"""This table lists the steps that only the report on NAS pruning has.
+
+lib.core.steps says what a line is."""
+
+TRAINING = "data train numerics"
+STEPS = {
+    "nas_search": {
+        "version": 2,
+        "inputs": "start teacher augmented",
+        "args": f"{TRAINING} gates objective",
+        "module": "training",
+        "weights": True,
+    },
+    "retrain": {
+        "version": 2,
+        "inputs": "start teacher search augmented",
+        "args": f"{TRAINING} objective architecture",
+        "module": "training",
+        "weights": True,
+    },
+    "imp": {
+        "version": 2,
+        "inputs": "start origin teacher",
+        "args": f"{TRAINING} kept objective",
+        "module": "training",
+        "weights": True,
+    },
+    "random_architecture": {
+        "version": 2,
+        "inputs": "start search",
+        "args": "gates",
+        "module": "random_architecture",
+    },
+    "digits": {
+        "version": 2,
+        "inputs": "",
+        "args": "images perceptron gates numerics",
+        "module": "digits_check",
+    },
+}

@@ -1,0 +1,202 @@
+"""This module makes parts of the tables of the pages on NAS pruning. It is free of
+torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib.core.rows import Row
+from lib.papers import published
+from lib.papers.nas_pruning import recipes as nas
+from lib.stats import compare
+from lib.stats.compare import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lib.report.artefact import Page
+    from lib.report.tables import Runs
+
+TESTED = (
+    "TinyBERT-4L",
+    "TinyBERT-6L",
+    "BERT-base",
+)  # They are the models of Tables 6 to 8.
+
+
+def rows(
+    profile: str,
+    models: Sequence[str],
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    ratios: Sequence[float],
+) -> list[Row]:
+    """Return the rows of the grid of one of Tables 6 to 9.
+
+    They are the scores of two models, and of the second one at other `ratios` of the
+    FLOPs. BERT-Mini has no stand-in at mini."""
+    base, others = (
+        models[1].removeprefix("30 % "),
+        ratios and nas.reachable(profile, ratios),
+    )
+    models = list(
+        dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
+    )
+    models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
+    tasks, seeds = (
+        nas.tasks(profile, tasks, by_profile=nas.TEST),
+        nas.seeds(profile, seeds),
+    )
+    return [
+        Row(
+            nas.model_spec(profile, task, model),
+            kind="score",
+            task=task,
+            model=model,
+            seed=seed,
+        )
+        for task, model, seed in product(tasks, models, seeds)
+    ]
+
+
+def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], str]]:
+    """Return where searches and random draws ended, as a part of a page's table.
+
+    It has the share of the FLOPs before and after the final trim, and the number of
+    trimmed gates."""
+    shares: Any = 100 * frame.filter(["before_trim", "ratio"])
+    frame = frame.assign(**shares)
+    columns = {
+        "before trim, %": "before_trim",
+        "FLOPs, %": "ratio",
+        "gates trimmed": "trimmed",
+    }
+    return {
+        model: {
+            (source, name): compare.spread(part[key]) if key in part else "–"
+            for name, key in columns.items()
+        }
+        for model, part in frame.groupby("model", sort=False)
+    }
+
+
+def measured(
+    runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
+) -> list[dict[Any, dict[tuple[str, str], str]]]:
+    """Return parts of a table: scores of runs, and where the searches behind them
+    ended."""
+    frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
+    return [*runs.by_task(columns), *(landed(*pair) for pair in frames if len(pair[0]))]
+
+
+def show(
+    page: Page,
+    runs: Runs,
+    searches: Runs,
+    printed: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
+    caption: str | None = None,
+) -> None:
+    """Show a table of the scores of networks (`measured`), beside what is printed {row:
+    ...}."""
+    caption = caption or runs.caption(
+        more="; share of the FLOPs before and after the final trim"
+    )
+    page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
+
+
+def gains(
+    page: Page,
+    runs: Runs,
+    base: str,
+    printed: Mapping[str, float] | tuple[()] = (),
+    columns: Sequence[Column] = nas.COLUMNS,
+    than: str = "the model of the row",
+) -> None:
+    """Draw how much the model `base` scores above each other model, and what is printed
+    of it.
+
+    than: the words on the axis for the other model.
+    """
+    from lib.report import plot  # Grids are read without it.
+
+    label = f"{base} minus {than} (points)"
+    page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
+
+
+def show_tested(
+    page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs
+) -> None:
+    """Show one of Tables 6 to 9, its corrections, and a figure of what the network
+    loses.
+
+    models: the names of a whole model and of its network of 30 %.
+    """
+    whole_model, network, change = published.rows(
+        "nas_pruning", table, "Models"
+    ).values()
+    printed = {models[0]: whole_model, models[1]: network, "change in %": change}
+    more = ", share of the FLOPs before and after the trim"
+    show(page, runs, searches, printed, runs.caption("test", more))
+    page.note(published.corrections("nas_pruning", table.split("_")[0]))
+    page.note(twins(models[0]))
+    lost = {}
+    for task in nas.TEST["paper"]:
+        gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
+        lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
+    gains(page, runs, models[0], lost, than="the network")
+
+
+def twins(model: str) -> list[str]:
+    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs
+    of one."""
+    if model not in TESTED:  # BERT-Mini has no stand-in at mini.
+        return []
+    task, *_ = nas.tasks("mini", (), by_profile=nas.TEST)
+    spec = nas.model_spec("mini", task, model)
+    others = [
+        m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec
+    ]
+    text = f"At mini {' and '.join(others)} have the very runs that {model} has here"
+    return [
+        f"{text}: one encoder takes the place of all, and the runs count once."
+    ] * bool(others)
+
+
+def turned(
+    table: str, rename: Callable[[str], str]
+) -> dict[str, dict[tuple[str, str], Any]]:
+    """Return a published table whose columns are models, as a part of a page's table.
+
+    rename: a function from the printed name of a model to its name on the page.
+    """
+    rows = published.lines("nas_pruning", table)
+    return {
+        rename(model): {
+            ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
+        }
+        for model in list(rows[0])[2:]
+        if "change" not in model
+    }
+
+
+def curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the course of searches, one line for each step.
+
+    Its columns are the model, the seed, the step as a share of all steps, the target
+    and the actual ratio of the FLOPs, and how many gates were switched off and on again
+    so far."""
+    import pandas as pd
+
+    names = ["model", "seed", "step", "target", "actual", "off", "on"]
+    parts = [pd.DataFrame(columns=names)]
+    made: Any = compare.with_runs(frame).itertuples()
+    for row in made:
+        target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
+        step = np.linspace(0, 1, len(target))
+        columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()
+        parts.append(pd.DataFrame(dict(zip(names, columns, strict=True))))
+    return pd.concat(parts[1:] or parts)

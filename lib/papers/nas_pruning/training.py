@@ -1,0 +1,130 @@
+"""These steps search which parts of a model to keep, and train what is kept.
+
+The report on NAS pruning has them in sections 5 to 7. Each is a preset of `learn`
+(lib.train.learn)."""
+
+import torch
+import transformers
+
+from lib.core.options import Targets
+from lib.core.types import Json
+from lib.model import backbone, gates, masks
+from lib.model.parts import base, size
+from lib.model.surgery import operate
+from lib.papers.nas_pruning.gating import GateSearch, flops
+from lib.papers.nas_pruning.objectives import objective_of
+from lib.papers.nas_pruning.options import Gates, Objective
+from lib.train import loop
+from lib.train.learn import TaskTraining, learn
+from lib.train.objectives import predicting
+
+
+def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
+    """Search which heads and neurons of a model to keep at a given cost.
+
+    Gates train beside the weights, on the same batches (report on NAS pruning, sections
+    5 and 7). Inputs: `start`, the model to search in, fine-tuned or general; `teacher`
+    where the objective needs one, which may be the same model; `augmented` for its rows
+    instead of the plain ones.
+
+    The last model is saved with its gates, and `train.select` is "last". Predictions
+    and scores are those of its soft masks. lib.papers.nas_pruning.gating.GateSearch
+    says what else is saved."""
+    model = training.start()
+    search = GateSearch(training.run, model, Gates(**gates))
+    return learn(
+        training, model, objective_of(training, model, Objective(**objective)), [search]
+    )
+
+
+def retrain(
+    training: TaskTraining, objective: Json, architecture: Json | None = None
+) -> dict[str, float]:
+    """Cut an architecture out of a model, and train it on a teacher or on labels.
+
+    The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one
+    run. Inputs: `start`, whose weights are taken: the model that was searched in, or
+    the search itself, whose gates are then left out (section 7.8); `teacher` where the
+    objective needs one; `search`, where `architecture` is its Output; `augmented` for
+    its rows instead of the plain ones.
+
+    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
+    None keeps the model as it is. Predictions and metrics are those of `finetune`;
+    `flops` is in the report's convention."""
+    model = training.start()
+    if gates.present(model):
+        gates.detach(model)
+    if architecture:
+        operate(model, {"op": "keep"} | architecture)
+    result = learn(
+        training, model, objective_of(training, model, Objective(**objective))
+    )
+    return result | size(model) | {"flops": flops(model)}
+
+
+def imp(
+    training: TaskTraining, kept: float, objective: Json | None = None
+) -> dict[str, float]:
+    """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
+    10).
+
+    The procedure is that of the public code of "The Lottery Ticket Hypothesis for
+    Pre-trained BERT Networks" (Chen et al. 2020). Inputs: `start`, the round before, or
+    for the first round the dense fine-tuned model; `origin`, the pre-trained model;
+    `teacher` where the objective needs one.
+
+    kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
+    linear layers of encoder and pooler together. objective: the fields of a
+    lib.core.options.Objective, by default the labels. The encoder goes back to its pre-trained
+    values, the classifier does not. Then the model is fine-tuned, and pruned weights stay
+    zero. The public code prunes a tenth of all weights in each round. Metrics are those of
+    `finetune`.
+    """
+    model = training.start()
+    ticket = Ticket(model, backbone.load(training.run.inputs["origin"].model)[0], kept)
+    if objective:
+        learned = objective_of(training, model, Objective(**objective))
+    else:
+        learned = predicting(training, model, Targets("hard"))
+    return learn(training, model, learned, [ticket]) | size(model)
+
+
+class Ticket(loop.Method):
+    """A Ticket sets the largest weights of a model back to those of `origin`.
+
+    The other weights are zero, and stay zero in the training.
+    """
+
+    def __init__(
+        self,
+        model: transformers.PreTrainedModel,
+        origin: transformers.PreTrainedModel,
+        share: float,
+    ) -> None:
+        self.weights = prunable(model)
+        sizes = [weight.detach().abs() for weight in self.weights]
+        count = round(share * sum(size.numel() for size in sizes))
+        self.masks = masks.top_of_all(sizes, count)  # Of equal ones the first stay.
+        theirs = base(origin).state_dict()  # It may have more tensors.
+        base(model).load_state_dict(
+            {name: theirs[name] for name in base(model).state_dict()}
+        )
+        with torch.no_grad():
+            for weight, mask in zip(self.weights, self.masks, strict=True):
+                weight *= mask
+        self.masks = [mask.to(loop.device()) for mask in self.masks]
+
+    def gradients(self, step: int, steps: int) -> None:
+        """Set the gradients of pruned weights to zero, so that Adam leaves them at
+        zero."""
+        for weight, mask in zip(self.weights, self.masks, strict=True):
+            assert weight.grad is not None
+            weight.grad *= mask
+
+
+def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
+    """List the weights of the encoder's linear layers, and of the pooler where there is
+    one."""
+    weights = [part.weight for _, _, part in masks.projections(model)]
+    pooler = getattr(base(model), "pooler", None)
+    return weights + ([pooler.dense.weight] if pooler is not None else [])

@@ -1,0 +1,210 @@
+"""This module has students of a fine-tuned model: cut to a width, distilled,
+fine-tuned.
+
+It is the procedure of DynaBERT (Hou et al. 2020), which GhostBERT takes for its models
+and for the pruned ones beside them (section 2.3). The frontier makes its students by it
+as well, so it belongs to no paper. The module is free of torch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lib.core.names import Refused
+from lib.core.options import Distil, Ghost, Importance, Targets, Train
+from lib.core.spec import Spec, plain
+from lib.core.types import Json
+from lib.papers import grids
+from lib.papers.grids import LABELS, common, shape, teacher
+from lib.stats import cost
+
+S = grids.settings("students")
+# These are the tables of students.toml, which says what each is.
+DISTIL: dict[str, Train] = S.DISTIL
+FINETUNE: dict[str, Train] = S.FINETUNE
+IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
+AUGMENTED: dict[str, bool] = S.AUGMENTED
+CACHED: dict[str, bool] = S.CACHED
+LONG: tuple[str, ...] = S.LONG
+HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
+
+
+def parts(family: str = "bert") -> int:
+    """Return how many parts a whole width has: the heads of the paper's model of a
+    kind."""
+    return shape("paper", family).heads
+
+
+def kept_heads(profile: str, m: int, family: str = "bert") -> int:
+    """Return the number of heads that an encoder keeps at a width of m parts.
+
+    Raises Refused, naming the possible widths, where that is no whole number from 1 to
+    all, and where neurons do not split as heads do."""
+    all_parts, encoder = parts(family), shape(profile, family)
+    work = [
+        width
+        for width in range(1, all_parts + 1)
+        if not width * encoder.heads % all_parts
+    ]
+    if type(m) is not int or m not in work:
+        why = (
+            f"width {m}/{all_parts} of {encoder.heads} heads is no whole number of them"
+        )
+        raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
+    return cost.kept_heads(encoder, m * encoder.heads // all_parts)
+
+
+def possible(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
+    """Return those of some widths that the heads of an encoder can have.
+
+    Raises Refused where there is none.
+    """
+    heads = shape(profile).heads
+    possible_widths = tuple(m for m in widths if not m * heads % HEADS)
+    return possible_widths or (kept_heads(profile, widths[0]),)
+
+
+def operation(
+    profile: str, task: str, m: int, ghosts: Ghost | None, family: str = "bert"
+) -> tuple[list[Json], dict[str, Spec]]:
+    """Return (surgery, inputs) that make a student of a width of m parts out of a
+    fine-tuned teacher.
+
+    A width of all heads has no cut. What a ghost stands in for stays whole (section
+    4.2). Raises ValueError, before anything runs, for a width or ghosts that the
+    encoder cannot have."""
+    heads, surgery = kept_heads(profile, m, family), []
+    pruned = heads < shape(profile, family).heads
+    inputs = {"teacher": teacher(profile, task, family)}
+    if pruned:
+        uncut = {"whole": list(ghosts.uncut)} if ghosts and ghosts.uncut else {}
+        surgery.append({"op": "cut", "heads": heads} | uncut)
+        ranked = common(profile, task, importance=IMPORTANCE[profile])
+        inputs["importance"] = Spec(
+            "importance", ranked, {"teacher": inputs["teacher"]}
+        )
+    if ghosts:
+        ghosts.fits(pruned)
+        surgery.append({"op": "ghost"} | plain(ghosts))
+    return surgery, inputs
+
+
+def padded(train: Train, tokens: int) -> Train:
+    """Return the settings with every row padded to one number of tokens.
+
+    0 leaves the settings as they are.
+    """
+    return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
+
+
+def finetuned(
+    profile: str,
+    task: str,
+    start: Spec,
+    tokens: int = 0,
+    targets: Targets = LABELS,
+    taught_by: Spec | None = None,
+    ghosts: bool = True,
+    taps: float = 0.0,
+) -> Spec:
+    """Return the Spec of the last stage (section 2.3): a model `start` learns from its
+    targets.
+
+    These are the labels or, where the targets ask for them, the answers of the model
+    `taught_by`. ghosts: whether it has ghosts; without, it has no taps that could have
+    a rate of their own. taps: learning rate of the taps; 0 means the profile's."""
+    train = padded(FINETUNE[profile], tokens)
+    train = replace(train, taps=(taps or train.taps) if ghosts else 0.0)
+    inputs = {"start": start} | (
+        {"teacher": taught_by} if targets.kind != "hard" else {}
+    )
+    return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
+
+
+def distillation(
+    profile: str,
+    task: str,
+    lr: float = 0.0,
+    ghosts: bool = True,
+    times: int = 1,
+    taps: float = 0.0,
+) -> Train:
+    """Return the settings of the distillation stage of a task.
+
+    times: multiple of the profile's epochs. A learning rate of 0 means the profile's.
+    ghosts, taps: as in `finetuned`."""
+    train = DISTIL[profile]
+    epochs = 1 if profile == "paper" and task in LONG else train.epochs
+    taps = (taps or train.taps) if ghosts else 0.0
+    return replace(train, epochs=times * epochs, lr=lr or train.lr, taps=taps)
+
+
+def untrained(
+    profile: str, task: str, heads: int, ghosts: Ghost | None, family: str = "bert"
+) -> Spec:
+    """Return the Spec of a student before training: cut, with its ghosts as drawn."""
+    surgery, inputs = operation(profile, task, heads, ghosts, family)
+    return Spec("operate", {"surgery": surgery}, inputs)
+
+
+def student(
+    profile: str,
+    task: str,
+    heads: int,
+    ghosts: Ghost | None = None,
+    family: str = "bert",
+    augmented: bool | None = None,
+    targets: Targets = LABELS,
+    lr: float = 0.0,
+    times: int = 1,
+    taps: float = 0.0,
+) -> Spec:
+    """Return the Spec of a student: cut to `heads` kept heads, distilled, then
+    fine-tuned.
+
+    See section 2.3. ghosts: its Ghost; None is the pruned baseline, made by the same
+    procedure. augmented: whether it is distilled on augmented rows; None means what the
+    profile does. targets: targets of the last stage. lr: learning rate of the
+    distillation; 0 means the profile's. times: multiple of its epochs. taps: learning
+    rate of the taps in both stages; 0 means the profile's."""
+    surgery, inputs = operation(profile, task, heads, ghosts, family)
+    train = distillation(profile, task, lr, bool(ghosts), times, taps)
+    tokens = ghosts.tokens if ghosts else 0
+    if AUGMENTED[profile] if augmented is None else augmented:
+        inputs["augmented"] = grids.augmentation(profile, task)
+    elif CACHED[profile] and not tokens and not grids.asked(profile):
+        read = distillation(
+            profile, task, ghosts=False
+        )  # States do not depend on any rate.
+        state_args = common(profile, task, train=read, distil=Distil(mask=True))
+        inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
+    distil = Distil(mask=profile != "paper")
+    args = common(
+        profile, task, train=padded(train, tokens), surgery=surgery, distil=distil
+    )
+    start = Spec("distil", args, inputs)
+    taught_by = inputs["teacher"]
+    return finetuned(
+        profile, task, start, tokens, targets, taught_by, bool(ghosts), taps
+    )
+
+
+def labelled(
+    profile: str,
+    task: str,
+    heads: int,
+    ghosts: Ghost | None = None,
+    family: str = "bert",
+    lr: float = 0.0,
+) -> Spec:
+    """Return the Spec of the control of a student: cut alike, it learns the labels in
+    both stages.
+
+    Epochs, rates and steps are those of the student, so what the student has above it
+    is due to the teacher's states and not to longer training. The arguments are those
+    of `student`."""
+    train = distillation(profile, task, lr, bool(ghosts))
+    start = untrained(profile, task, heads, ghosts, family)
+    train = padded(train, ghosts.tokens if ghosts else 0)
+    first = common(profile, task, train=train, targets=LABELS)
+    return finetuned(
+        profile, task, Spec("finetune", first, {"start": start}), ghosts=bool(ghosts)
+    )

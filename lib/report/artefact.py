@@ -1,0 +1,448 @@
+"""This module is what a notebook calls: it shows tables and figures and writes them as
+files.
+
+    page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
+    runs = page.runs(grid, recorded)
+    page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
+
+A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
+`<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
+used, by which code and when. What has no run to show yet is a sentence instead.
+Experiments have folders of their own below `figures/scratch/`
+(lib.claims.notebook.place)."""
+
+import io
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from IPython.display import display
+from matplotlib.figure import Figure
+
+from lib.claims import judging as source
+from lib.claims import lists, notebook
+from lib.claims.seeds import seeded
+from lib.claims.words import Verdict
+from lib.cluster import sweep
+from lib.core import disk, paths
+from lib.core.execute import commit
+from lib.core.rows import Row
+from lib.core.store import Store
+from lib.core.types import Json
+from lib.papers import grids
+from lib.papers import planned as plans
+from lib.report import plot, site
+from lib.report.tables import (
+    Runs,
+    collect,
+    compared,
+    digits,
+    escaped,
+    joined,
+    markdown,
+    seen,
+    styled,
+)
+from lib.report.verdicts import ENVIRONMENT, answers, plain, tally
+from lib.stats import compare
+
+ENVIRONMENT.filters["escaped"] = escaped
+PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
+END = ENVIRONMENT.get_template("end.md.j2")
+# A page says by these words where a run comes from.
+MADE = {"run": "made here", "record": "recorded"}
+
+
+def put(markdown: str, html: str = "") -> None:
+    """Show text in Markdown. Light pages are made of it too (lib.report.builder).
+
+    html: the same content, where a page can show more than Markdown can.
+    """
+    forms = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
+    if forms := {kind: text for kind, text in forms.items() if text}:
+        display(forms, raw=True)
+
+
+@dataclass
+class Page:
+    """A Page is an open notebook: it holds the parameters, the runs used and the files
+    written."""
+
+    id: str
+    values: Json
+    folder: Path
+    # These sentences say what makes the page an experiment.
+    differs: Sequence[str] = ()
+    # By its name, each run has how it was made, or the state that it is in.
+    used: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
+
+    @cached_property
+    def scope(self) -> str:
+        """Return the profile as grids know it, with the reader's own data and model."""
+        return grids.profile_of_values({"profile": "toy"} | self.values)
+
+    @property
+    def reader_lines(self) -> list[str]:
+        """Return sentences on the reader's own data and model; none where there are
+        none."""
+        return grids.own_lines(self.scope)
+
+    def collect(self, rows: Sequence[Row], on_missing: str = "run") -> pd.DataFrame:
+        """Return the rows of a grid with their results (lib.report.tables.collect).
+
+        Missing runs are made here, unless the page is made by a command, which made
+        them before. The page says why a run is still missing.
+
+        on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
+        """
+        lost, specs = {}, [row.spec for row in rows]
+        if on_missing == "run" and not os.environ.get(notebook.BATCH):
+            if todo := Store().missing(specs):
+                self.note(
+                    [
+                        f"{sweep.expected(todo)}. What is made stays when you interrupt it."
+                    ]
+                )
+                lost = sweep.make(specs)
+        frame = collect(rows, lost=lost)
+        if self.reader_lines and on_missing == "skip":
+            return frame  # Verdicts are off, so these runs do not count.
+        lines: Any = frame.to_dict("records")
+        self.note(compare.describe_dtypes(lines))
+        rows_by_name = {
+            row["run"].name if row["run"] else row["spec"].name: row for row in lines
+        }
+        for (
+            name,
+            row,
+        ) in rows_by_name.items():  # What is only looked up is no part that is missing.
+            if row["run"] or on_missing != "skip":
+                self.used[name] = (
+                    MADE[row["run"].origin] if row["run"] else row["state"]
+                )
+        if on_missing != "skip":
+            how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
+            why = Counter(
+                row["error"] or how for row in rows_by_name.values() if not row["run"]
+            )
+            if not any("runs missing" in line for line in self.noted):
+                missing = f"of {len(rows_by_name)} runs missing"
+                self.note(f"{n} {missing}: {text}" for text, n in why.most_common(3))
+        return frame
+
+    def runs(
+        self,
+        grid: Callable[..., list[Row]] | Sequence[Row],
+        recorded: Callable[[], list[Row]] | Sequence[Row] = (),
+        transform: Callable[[Sequence[Row]], Sequence[Row]] = list,
+    ) -> Runs:
+        """Return the runs of a grid (lib.report.tables.Runs).
+
+        grid: rows, or a function that makes rows for a profile and the page's
+        parameters. Its runs are made where they are missing. Runs at mini are only
+        looked up: a function makes their rows too.
+
+        recorded: rows at mini to look up, or a function without arguments that makes
+        them, where `grid` is no function.
+
+        transform: a function from the rows of the grid to other rows, such as those of
+        the searches behind networks."""
+        if callable(grid):
+            rows = self.seeded(
+                plans.rows(grid, self.scope, self.values, self.id), self.scope
+            )
+            at_mini = self.seeded(grid("mini"), "mini")
+            grid, recorded = transform(rows), transform(at_mini)
+        recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
+        made, recorded_frame = (
+            self.collect(grid),
+            self.collect(recorded, on_missing="skip"),
+        )
+        if len(made):
+            put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
+        runs = Runs(made, recorded_frame, self.scope, self.id)
+        if not self.reader_lines:
+            self.note(caveats(runs))
+        return runs
+
+    def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
+        """Return the rows of a grid at the planned seeds of the page's comparisons.
+
+        A reader who asks for seeds, or brings data or a model, gets what was asked for.
+        """
+        return (
+            rows
+            if self.values.get("seeds") or self.reader_lines
+            else seeded(self.id, profile, rows)
+        )
+
+    def table(
+        self,
+        frame: pd.DataFrame | Mapping[Any, Mapping[Any, Any]],
+        caption: str,
+        name: str = "",
+        index: str | list[str] | None = None,
+    ) -> None:
+        """Show and write a table without its empty rows and columns; an empty table is
+        a sentence.
+
+        The file may have more columns than the page (`lib.report.tables.seen`).
+
+        frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
+        levels.
+
+        name: a word that tells several tables of one page apart.
+
+        index: the name of the rows, or a list with a name for each of their levels.
+        """
+        if not isinstance(frame, pd.DataFrame):
+            frame = compare.table(frame, names=())
+        frame = frame.rename_axis(index) if index and len(frame) else frame
+        if self.reader_lines:
+            caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
+        rows = ", ".join(joined(frame.index, " "))
+        frame = frame.mask(frame.isin(["", "–", "not run"]))
+        frame = frame.dropna(how="all").dropna(axis=1, how="all")
+        if frame.empty:
+            what = f"{caption}. Rows: {rows}" if rows else caption
+            return put(f"Not measured yet: {escaped(what)}.")
+        text = frame.map(digits, na_action="ignore")
+        stem, (shown, turned) = self._stem(name), seen(text)
+        self._write(
+            f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv()
+        )
+        if more := len(frame.columns) - len(shown.columns):
+            several = f"{more} more columns" if more > 1 else "one more column"
+            beside = f"{stem}.csv, written with the page, has {several}"
+            caption = f"{caption.removesuffix('.')}. {beside}"
+        html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
+        light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
+        put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
+
+    def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
+        """Show remarks below a table or figure.
+
+        mark: text before each remark. fold: the words under which the remarks are
+        folded away."""
+        lines = [line for line in dict.fromkeys(lines) if line not in self.noted]
+        self.noted |= {*lines}
+        text = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
+        if text and fold:
+            text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"
+        put(text)
+
+    def figure(
+        self, figure: Figure, data: pd.DataFrame, name: str = "", exact: bool = False
+    ) -> None:
+        """Show and write a figure and the data that it draws; without data it is a
+        sentence.
+
+        A line above a figure at toy says so, unless the figure shows what is exact at
+        any scale."""
+        if data.dropna(how="all").empty:
+            plt.close(figure)
+            return put(
+                f"Not measured yet: a figure of {escaped(', '.join(map(str, data)))}."
+            )
+        for axis in figure.axes:
+            if axis.axison and not axis.has_data():
+                axis.text(
+                    0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE
+                )
+        stem = self._stem(name)
+        if (
+            self.scope == "toy"
+            and not self.reader_lines
+            and not exact
+            and "recorded" not in name
+        ):
+            remark = "toy scale, but for what is called recorded or published"
+            figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
+        svg = drawn(figure)
+        self._write(f"{stem}.svg", svg)
+        with disk.atomic_path(self.folder / f"{stem}.png") as place:
+            figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
+        self.files.append(f"{stem}.png")
+        self._write(f"{stem}.figure.csv", data.to_csv(index=False))
+        show(figure, f"{stem}.png", svg)
+
+    def _stem(self, name: str) -> str:
+        return f"{self.id}.{name}" if name else self.id
+
+    def _write(self, name: str, text: str) -> None:
+        disk.write(self.folder / name, paths.scrubbed(text))
+        self.files.append(name)
+
+    def finish(
+        self,
+        checks: Iterable[Verdict] = (),
+        *deviations: Mapping[str, Sequence[str]],
+        claims: Iterable[str] | None = None,
+        answer: Iterable[str] = (),
+    ) -> None:
+        """Show verdicts and deviations, and write where the page came from; it ends
+        each page.
+
+        The verdicts are on the claims that name the page (`lib.claims.judging`). On a
+        page at toy they rest on runs at mini. A page on a reader's own data or model
+        has no verdict, and says what is the reader's own instead.
+
+        checks: Verdicts on printed numbers that the page itself computes.
+
+        deviations: {profile: sentences} of each paper. Shown are the sentences of the
+        page's profile, and of the profile that verdicts rest on.
+
+        claims: the ids of the claims to judge instead.
+
+        answer: sentences on what the page answers, where its verdicts do not say it.
+        They stand below its title, and a command ends with them."""
+        names, profile = (
+            source.of_page(self.id) if claims is None else claims,
+            self.scope[:],
+        )
+        if self.reader_lines:
+            names, checks, deviations = (), (), ({profile: self.reader_lines},)
+        scale = source.SCALE if profile == "toy" else profile
+        verdicts = [*source.judged(names, scale=scale).values(), *checks]
+        judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
+        differences = {
+            name: [
+                line for by_profile in deviations for line in by_profile.get(name, ())
+            ]
+            for name in dict.fromkeys([*judged, profile])
+        }
+        counted = Counter(self.used.values()).items()
+        body = {
+            "id": self.id,
+            "profile": profile,
+            "differs": list(self.differs),
+            "parameters": self.values,
+            "answer": list(answer) or answers(verdicts),
+            "counts": tally(verdicts),
+            "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none needed",
+            "runs": self.used,
+            "records": source.digest(self.id) if profile in source.SCALES else "",
+            "verdicts": list(map(plain, verdicts)),
+            "deviations": differences,
+            "files": list(dict.fromkeys(self.files)),
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        } | commit()
+        self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
+        put(END.render(body, judged=judged, folder=paths.shown(self.folder)))
+        if not os.environ.get(notebook.BATCH):
+            site.publish(self.scope[:])
+
+
+def caveats(runs: Runs) -> list[str]:
+    """Return sentences on recorded scores that a reader has to know beside all tables
+    of a page.
+
+    They are on seeds that are far from the others, and on a task that the untouched
+    encoder solves."""
+    lines = []
+    for _, frame, profile in runs.frames:
+        if str(profile) in source.SCALES and len(frame):
+            lines += compare.strays(frame, grids.metrics(profile))
+            tasks = set(frame["task"]) if "task" in frame else set()
+            for row in lists.lines("untouched"):
+                if (
+                    row["profile"] == str(profile)
+                    and row["task"] in tasks
+                    and row["split"] == "dev"
+                ):
+                    lines.append(
+                        f"{row['task']}: the cosine of the mean vectors of {row['checkpoint']}, "
+                        f"untouched, has a Spearman of {row['spearman']} and a Pearson of "
+                        f"{row['pearson']} on the {int(row['rows']):,} development rows"
+                    )
+    return lines
+
+
+def start(name: str, namespace: dict[str, Any]) -> Page:
+    """Open the page of notebook `name` in its bootstrap cell.
+
+    The variable `profile` of the notebook becomes one with the reader's own data and
+    model, where the parameters name some. Raises Refused or TypeError for a parameter
+    that is misspelt, mistyped or impossible, also for one that papermill injected.
+
+    namespace: the globals of the kernel.
+    """
+    plot.style()
+    path = paths.NOTEBOOKS / f"{name}.ipynb"
+    names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
+    values = notebook.check(
+        path, {name: namespace[name] for name in names if name in namespace}
+    )
+    batch = os.environ.get(notebook.BATCH)
+    folder, differs = (
+        json.loads(batch) if batch else notebook.place(path, values, hand=True)
+    )
+    page = Page(name, values, Path(folder), differs)
+    if not batch:
+        page.note(
+            [f"An experiment, in {paths.scrubbed(paths.shown(folder))}.", *differs]
+        )
+    namespace["profile"] = page.scope
+    return page
+
+
+def drawn(figure: Figure) -> str:
+    """Return a figure as the text of an SVG file."""
+    with io.StringIO() as buffer:
+        figure.savefig(buffer, format="svg", metadata=plot.described(figure))
+        return buffer.getvalue()
+
+
+def show(figure: Figure, file: str = "", svg: str = "") -> None:
+    """Show a figure. It need not belong to a file, such as one that a reader's knobs
+    drive.
+
+    file: the name of the figure's PNG file, to which the light page links. svg: what
+    `drawn` returned, where it was called before."""
+    svg = svg or drawn(figure)
+    image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
+    wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
+    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
+    put(light, f"<figure{wide}>{image}</figure>")
+    plt.close(figure)
+
+
+def explore(function: Callable[..., Figure | None], **knobs: Any) -> None:
+    """Show the figure that a function returns, with knobs for a reader in JupyterLab.
+
+    Elsewhere it is one picture: arguments have the function's own defaults, else the
+    first value of their knob. Nothing is shown where a knob has an empty list of
+    values.
+
+    knobs: what ipywidgets.interact takes, by the name of an argument.
+    """
+
+    @wraps(function)
+    def shown(**values: Any) -> None:
+        if figure := function(**values):
+            show(figure)
+
+    if [] in knobs.values():
+        return
+    if os.environ.get(notebook.BATCH) or not paths.in_lab():
+        needed = [
+            p.name
+            for p in signature(function).parameters.values()
+            if p.default is p.empty
+        ]
+        shown(**{name: knobs[name][0] for name in needed})
+        return
+    import ipywidgets
+
+    ipywidgets.interact(shown, **knobs)

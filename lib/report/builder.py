@@ -1,0 +1,282 @@
+"""This module makes one page: papermill executes a notebook, which becomes HTML.
+
+A standard page at mini is written in Markdown too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from lib.claims import notebook
+from lib.core import disk, paths
+from lib.core.names import Refused, one_line
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import Store, run_lines, say
+from lib.core.types import Json
+from lib.report import equation, verdicts
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+# Pages come from these files, and from their notebooks and runs.
+CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
+SHOWS = re.compile(
+    r"\bpage\.(table|figure)\(|\(page\b"
+)  # Such code makes a table or a figure.
+# Readers who hear a table are told what its heads belong to.
+ROW, COLUMN = 'scope="row"', 'scope="col"'
+
+
+@cache
+def code() -> str:
+    """Return the digest of the code, of the published numbers, and of what was
+    found."""
+    files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
+    return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
+
+
+@cache
+def shown() -> dict[str, list[str]]:
+    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has
+    them."""
+    run_names = defaultdict(list)
+    for line in run_lines():
+        run_names[line["page"]] += [line["run"]] * (line["profile"] == "mini")
+    return run_names
+
+
+def fingerprint(builder: PageBuilder, store: Store) -> str:
+    """Return the digest of all that a page shows.
+
+    It covers the notebook, the code, the published numbers, the results of the page's
+    runs, and which of its runs at mini are recorded."""
+    names = shown().get(builder.path.stem, ())
+    results: list[str | list[Any]] = [
+        name for name in names if (store.records / name).exists()
+    ]
+    for row in sum(builder.grids.values(), []):
+        run = store.lookup(row.spec)["run"]
+        results.append(
+            [row.spec.name, (run.name, run.origin, run.metrics) if run else None]
+        )
+    return disk.key_of(builder.text, code(), results)
+
+
+@dataclass(eq=False)
+class PageBuilder:
+    """A PageBuilder is a page: it has its notebook, its folder, and how far it is."""
+
+    path: Path
+    folder: Path
+    # These sentences say what makes it an experiment.
+    differs: Sequence[str] = ()
+    values: Json = field(default_factory=dict)  # It has the values of all parameters.
+    text: str = ""  # The notebook had this text as the command began.
+    grids: dict[str, list[Row]] = field(default_factory=dict)  # It is {variable: rows}.
+    left: set[Spec] = field(
+        default_factory=set
+    )  # The page waits for the runs of these Specs.
+    failed: str = ""
+    tried: str = ""  # The page was made of this fingerprint last, or was to be.
+
+    @property
+    def page(self) -> Path:
+        return self.folder / f"{self.path.stem}.html"
+
+    @property
+    def body(self) -> Json | None:
+        """Return what the last cell wrote, None where the page is not made.
+
+        A page made by hand has no HTML.
+        """
+        is_complete = made_of(self.page) or not self.page.exists()
+        return notebook.provenance(self.folder, self.path.stem) if is_complete else None
+
+    def fail(self, why: str) -> None:
+        """Note why the page could not be made, and delete an older page: it is no
+        longer right."""
+        self.failed = paths.scrubbed(why)
+        self.page.unlink(missing_ok=True)
+
+
+def made_of(page: Path) -> str:
+    """Return the fingerprint at the end of a page's HTML; "" where the file is not
+    whole."""
+    end = page.read_text(errors="replace")[-100:] if page.exists() else ""
+    return "".join(re.findall(r"<!-- (\w+) -->$", end))
+
+
+def make(builder: PageBuilder, digest: str) -> float:
+    """Execute a notebook's text and write its page. Return the seconds that it took.
+
+    digest: the fingerprint of the page.
+    """
+    import nbformat
+
+    began, path, folder = time.monotonic(), builder.path, builder.folder
+    execute(builder)
+    book: Any = nbformat.read(folder / path.name, 4)
+    body = notebook.provenance(folder, path.stem)
+    assert body is not None
+    if body["profile"] == "mini" and not builder.differs:
+        disk.write(
+            folder / f"{path.stem}.page.md", light(book, notebook.title(path), body)
+        )
+    disk.write(builder.page, f"{converted(path, book, body)}<!-- {digest} -->")
+    return time.monotonic() - began
+
+
+def execute(builder: PageBuilder) -> None:
+    """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
+
+    Raises RuntimeError where its last cell did not say that it finished.
+    """
+    import papermill
+    from traitlets.config import Config
+
+    from lib.report.kernel import Manager
+
+    name, folder, output = (
+        builder.path.name,
+        builder.folder,
+        builder.folder / builder.path.name,
+    )
+    ledger, see = folder / f"{builder.path.stem}.json", f"see {paths.shown(output)}"
+    os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
+    folder.mkdir(parents=True, exist_ok=True)
+    # Another command may make the same page.
+    lock = FileLock(folder / f".{builder.path.stem}.lock", thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"waiting  {builder.path.stem}: another process is making its page")
+    else:
+        lock.release()
+    how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
+    with lock, tempfile.TemporaryDirectory(**how) as place:
+        ledger.unlink(missing_ok=True)
+        (writer := Path(place, name)).write_text(builder.text)
+        # Kernels that start together race for ports, so each has sockets in a folder of
+        # its own.
+        kernel = {
+            "transport": "ipc",
+            "ip": f"{place}/s",
+            "connection_file": f"{place}/k.json",
+        }
+        how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
+        # Idle kernels would log that they stop.
+        how |= {"extra_arguments": ["--log-level=CRITICAL"]}
+        how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
+        how |= {"kernel_manager_class": Manager}
+        try:
+            papermill.execute_notebook(str(writer), str(writer), builder.values, **how)
+        except papermill.PapermillExecutionError as error:
+            raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
+        except Exception as error:  # A dead kernel raises errors of several kinds.
+            raise Refused(f"the kernel died ({one_line(error)}); {see}") from None
+        finally:
+            disk.write(output, paths.scrubbed(writer.read_text()))
+    if not ledger.exists():
+        raise Refused(f"the kernel died before its last cell; {see}")
+
+
+def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the cells of an executed notebook without sections that show nothing.
+
+    That is a text before a figure or a table that was not made, as where a run is
+    lacking. Text before code that shows nothing of itself stays."""
+    visible, text, promised = [], None, False
+    for cell, after in zip(cells, [*cells[1:], None], strict=True):
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            text, promised = len(visible) if "title" not in tags else None, False
+        elif "artefact" not in tags or cell["outputs"]:
+            text = None
+        else:
+            promised |= bool(SHOWS.search("".join(cell["source"])))
+        visible.append(cell)
+        if text is not None and promised and is_text(after):
+            del visible[text]
+            text = None
+    return visible
+
+
+def is_text(cell: Mapping[str, Any] | None) -> bool:
+    """Return whether a cell is text or verdicts, which end a section; None is the
+    end."""
+    return (
+        not cell
+        or cell["cell_type"] == "markdown"
+        or "verdicts" in cell["metadata"].get("tags", [])
+    )
+
+
+def converted(path: Path, book: NotebookNode, body: Json) -> str:
+    """Return the HTML of an executed notebook; body: what its last cell wrote."""
+    from nbconvert import HTMLExporter
+
+    how = {
+        "template_name": "workbook",
+        "extra_template_basedirs": [str(verdicts.TEMPLATE)],
+    }
+    book.cells = shown_cells(book.cells)
+    exporter = HTMLExporter(
+        exclude_input_prompt=True, exclude_output_prompt=True, **how
+    )
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            cell.source = equation.readable(cell.source)
+    parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+    top = parts.top(body["profile"], notebook.title(path), body["differs"])
+    around = {"top": str(top), "bottom": str(parts.bottom(body))}
+    page = exporter.from_notebook_node(book, around)[0]
+    page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
+    page = re.sub(
+        "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
+    )
+    return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
+
+
+def light(book: Mapping[str, Any], title: str, body: Json) -> str:
+    """Return a page in Markdown: the text of an executed notebook, and its outputs in
+    Markdown.
+
+    What the page answers stands first. What follows the verdicts is left out.
+
+    book: the notebook as JSON. body: what its last cell wrote.
+    """
+    made = "Profile {profile}. Runs: {counted}. ".format_map(body)
+    made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(
+        body
+    )
+    made += f"records `{body['records']}`."
+    parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
+    for cell in shown_cells(book["cells"]):
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            source = equation.linked(
+                source, "page.md"
+            )  # A light page lies beside others.
+            parts.append(
+                source.partition("\n")[2].strip() if "title" in tags else source
+            )
+        for output in cell.get("outputs", ()):
+            parts.append(
+                "".join(output.get("data", {}).get("text/markdown", "")).strip()
+            )
+        if "verdicts" in tags:
+            break
+    return "\n\n".join(filter(None, parts)) + "\n"

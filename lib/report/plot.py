@@ -1,0 +1,432 @@
+"""This module has what figures share: a palette, a look for each kind of model, and
+drawings.
+
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
+look has a marker and a dash of its own as well, so that nothing is told by colour
+alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from textwrap import fill
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
+from matplotlib.transforms import Bbox
+
+from lib.stats.paired import SEEDS, Estimate, replicates
+
+BLUE, VERMILION, GREEN, SKY, BLACK = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#56B4E9",
+    "#000000",
+)
+INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
+
+CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
+
+# NEW is what a paper proposes, OLD what it is compared with, and PRINT what it prints.
+NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
+OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
+THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
+REST: dict[str, Any] = {"color": GREY, "marker": "^", "linestyle": ":"}
+PRINT: dict[str, Any] = {"color": "#444444", "marker": "D", "linestyle": "-"}
+LOOKS: dict[str, dict[str, Any]] = {
+    "Plain": {"color": BLACK, "marker": "X", "linestyle": "none"},
+    "random": REST,
+}
+LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
+LOOKS |= dict.fromkeys(
+    ("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD
+)
+LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
+MARKERS = "osD^vP"
+WIDEST = 11  # A row of panels is at most this wide, in inches.
+
+
+def style() -> None:
+    """Set one look for all figures. The bytes of a figure do not depend on the day."""
+    sns.set_theme(style="whitegrid", palette="colorblind")
+    plt.rc("svg", hashsalt="workbook")
+    plt.rc("figure", dpi=110)
+    plt.rc("savefig", bbox="tight")
+    plt.rc("axes", titlesize="medium")
+
+
+def panels(
+    titles: Iterable[str],
+    width: float = 4.6,
+    height: float = 3.6,
+    columns: int = 4,
+    **shared: Any,
+) -> tuple[Figure, list[Axes]]:
+    """Return (figure, axes) with one panel for each title, or one empty panel without
+    titles.
+
+    width, height: the size of a panel in inches. A new row of panels begins where a row
+    would be too wide to be read at 700 pixels. columns: the most panels in a row.
+    shared: options of plt.subplots, such as sharey."""
+    titles = list(titles) or [""]
+    across = min(columns, len(titles), max(1, int(WIDEST // width)))
+    down = -(-len(titles) // across)
+    size: dict[str, Any] = {
+        "figsize": (width * across, height * down),
+        "layout": "constrained",
+    }
+    shared = size | shared
+    figure, axes = plt.subplots(down, across, squeeze=False, **shared)
+    for axis, title in zip(axes.flat, titles, strict=False):
+        axis.set_title(title)
+    for axis in axes.flat[len(titles) :]:
+        axis.axis("off")
+    return figure, list(axes.flat[: len(titles)])
+
+
+def means(
+    axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any
+) -> None:
+    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
+    over seeds.
+
+    Where there are fewer seeds than prove anything, each seed is a point and no
+    interval is drawn."""
+    groups: Any = frame.dropna(subset=y).groupby(x)[y]
+    if not len(groups):
+        return
+    mean = groups.mean()
+    (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
+    for x_value, values in groups:
+        if len(values) < SEEDS:
+            axis.plot(
+                [x_value] * len(values), values, ".", color=line.get_color(), ms=4
+            )
+        else:
+            e = replicates(values)
+            axis.errorbar(
+                x_value, e.mean, e.high - e.mean, capsize=3, color=line.get_color()
+            )
+
+
+def message(axis: Axes, width: int = 46) -> None:
+    """Add the values at both ends of each labelled curve to the title of a panel.
+
+    width: the most letters in a line of the title.
+    """
+    ranges = []
+    for curve in axis.get_lines():
+        (x, y), name = map(np.asarray, curve.get_data()), str(curve.get_label())
+        if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
+            ends = dict.fromkeys(
+                f"{y[index]:.3g}" for index in (x.argmin(), x.argmax())
+            )
+            ranges.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
+    lines = fill("; ".join(ranges), width, break_on_hyphens=False)
+    axis.set_title(f"{axis.get_title()}\n{lines}".strip())
+
+
+def dots(
+    estimates: Mapping[tuple[str, str], Estimate | None],
+    printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+    label: str = "difference (points)",
+    axis: Axes | None = None,
+) -> tuple[Figure, pd.DataFrame]:
+    """Draw paired differences with their 95 % intervals. Return (figure, the data that
+    it draws).
+
+    A difference of fewer seeds than prove anything is grey and has no interval.
+
+    estimates: {(source, what is compared): Estimate or None}. Each thing compared has a
+    row.
+
+    printed: {what is compared: points}. They are diamonds in the rows that are
+    measured, or in all rows where nothing is measured.
+
+    axis: an axis of a figure with a legend of its own; without it a new figure is made.
+    """
+    estimated = dict.fromkeys(
+        comparison for (_, comparison), e in estimates.items() if e
+    )
+    printed = {
+        comparison: gain
+        for comparison, gain in dict(printed).items()
+        if comparison in estimated or not estimated
+    }
+    order = list(estimated or printed)
+    lines = [
+        {"source": "published", "at": comparison, "gain": gain}
+        for comparison, gain in printed.items()
+    ]
+    for (source, comparison), e in ((key, e) for key, e in estimates.items() if e):
+        ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
+        lines.append({"source": source, "at": comparison, "gain": e.mean} | ends)
+    data = pd.DataFrame(lines, columns=["source", "at", "gain", "low", "high", "seeds"])
+    sources = list(dict.fromkeys(data["source"]))
+    measured = [source for source in sources if source != "published"]
+    looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
+    if alone := axis is None:
+        _, axis = plt.subplots(
+            figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained"
+        )
+    left, right = -1e9, 1e9
+    for (_, comparison), e in estimates.items():
+        if e and e.region:  # The region that the paper claims is shaded.
+            low, high = max(e.region[0], left), min(e.region[1], right)
+            y = order.index(comparison)
+            axis.fill_betweenx(
+                [y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0
+            )
+    rows: Any = data.dropna(subset="gain").itertuples()
+    for row in rows:
+        few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
+        look = look | {"color": GREY} if few else look
+        ends = (
+            None
+            if few or row.low != row.low
+            else [[row.gain - row.low], [row.high - row.gain]]
+        )
+        side = (
+            measured.index(row.source) - (len(measured) - 1) / 2
+            if row.source in measured
+            else 0
+        )
+        y = order.index(row.at) + 0.2 * side
+        look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
+        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
+    axis.axvline(0, color=INK, lw=0.8)
+    ends: Any = data[["gain", "low", "high"]].stack()
+    if len(ends):
+        wide = 0.4 if ends.abs().max() > 20 else 0.05  # The axis will be logarithmic.
+        margin = wide * max(ends.max() - ends.min(), 1)
+        axis.set_xlim(min(ends.min(), 0) - margin, max(ends.max(), 0) + margin)
+    axis.set(
+        xlabel=label,
+        yticks=range(len(order)),
+        yticklabels=[fill(comparison, 46) for comparison in order],
+    )
+    axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
+    signed_log(axis)
+    assert isinstance(axis.figure, Figure)
+    if alone:
+        axis.set_title(summary(data))
+        legend(axis.figure)
+    return axis.figure, data
+
+
+def summary(data: pd.DataFrame) -> str:
+    """Return the title of a picture of differences: where the printed values and 0 lie.
+
+    data: as `dots` returns it.
+    """
+    printed = data[data["source"] == "published"].set_index("at")["gain"]
+    ours = data[data["source"] != "published"]
+    if not len(ours):
+        return "printed, not measured yet"
+    sure = ours[ours["seeds"] >= SEEDS]
+    if not len(sure):
+        return f"fewer than {SEEDS} seeds: no interval"
+    both = sure.assign(printed=sure["at"].map(printed)).dropna(subset="printed")
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    if len(both):
+        return f"the printed value lies outside our interval in {out} of {len(both)}"
+    clear = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+    if not any(clear):
+        return f"no interval of {len(sure)} shuts out 0"
+    return (
+        f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
+    )
+
+
+def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
+    """Draw comparisons, a row each, with the region that a paper claims. Return the
+    figure.
+
+    The region is shaded, the printed value is a diamond, and the word stands at the
+    right. A comparison without an interval is grey.
+
+    data: a frame as `lib.claims.judging.forest` returns it.
+    """
+    data = data.astype(
+        dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float)
+    )
+    high = 1.2 + 0.3 * max(len(data), 2)
+    figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
+    ends: Any = data[["mean", "low", "high", "printed"]].stack()
+    far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
+    wide = 1.6 if far > 20 else 1.15
+    axis.set_xlim(-wide * far, wide * far)
+    rows: Any = data.itertuples()
+    for y, row in enumerate(rows):
+        low = -2 * far if row.least != row.least else row.least
+        most = 2 * far if row.most != row.most else row.most
+        axis.fill_betweenx(
+            [y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0
+        )
+        sure = row.low == row.low
+        colour = BLUE if sure else GREY
+        axis.hlines(y, row.low, row.high, color=colour, lw=1.8)
+        axis.plot(row.mean, y, "o", color=colour, markersize=5)
+        axis.plot(row.printed, y, "D", color=INK, markerfacecolor="none", markersize=6)
+        where = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
+        axis.annotate(row.word, (1.01, y), **where)
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set(xlabel=label, yticks=range(len(data)), yticklabels=data["claim"])
+    axis.set_ylim(len(data) - 0.4, -0.6)
+    both = data.dropna(subset=["low", "printed"])
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    if len(both):
+        axis.set_title(
+            f"In {out} of {len(both)} the printed value lies outside our 95 % interval"
+        )
+    signed_log(axis)
+    return figure
+
+
+def signed_log(axis: Axes) -> None:
+    """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
+    if max(map(abs, axis.get_xlim())) > 20:
+        ends = axis.get_xlim()
+        axis.set_xscale("symlog", linthresh=1)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.set_xlim(*ends)
+        axis.set_xlabel(f"{axis.get_xlabel()}, logarithmic beyond ±1")
+
+
+def draws(
+    axis: Axes,
+    groups: Mapping[str, Sequence[float]],
+    new: str,
+    reference: float,
+    label: str,
+) -> None:
+    """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 %
+    interval.
+
+    The means are added to the title of the panel. new: the name whose row has the look
+    of what is new. reference, label: a score to compare with, and its name."""
+    averages = ", ".join(
+        f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items()
+    )
+    axis.set_title(f"{axis.get_title()}\n{averages} %".strip())
+    for y, (name, scores) in enumerate(groups.items()):
+        look, e = NEW if name == new else OLD, replicates(scores)
+        axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
+        axis.errorbar(
+            e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
+        )
+    axis.axvline(reference, color=GREY, ls=":", label=label)
+    axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
+    axis.set_ylim(len(groups) - 0.5, -0.5)
+
+
+def line(
+    axis: Axes, x: Sequence[float], y: Sequence[float], kind: str, **more: Any
+) -> list[Line2D]:
+    """Draw a line in the look of its kind, without markers."""
+    look: dict[str, Any] = {"lw": 2}
+    look |= {name: LOOKS[kind][name] for name in ("color", "linestyle")}
+    return axis.plot(x, y, **look | more)
+
+
+def label_points(
+    axis: Axes,
+    points: pd.DataFrame,
+    x: str,
+    y: str,
+    looks: Sequence[dict[str, Any]] | None = None,
+    **look: Any,
+) -> None:
+    """Draw points with their names, the index of `points`, beside them.
+
+    Names stand on the outer side of the points. A name that meets another name or a
+    point moves up.
+
+    looks: one look for each point, where they differ.
+    """
+    looks = looks or [look] * len(points)
+    size: dict[str, Any] = {"markersize": 7}
+    for at_x, at_y, point_look in zip(points[x], points[y], looks, strict=True):
+        axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
+    axis.margins(0.65, 0.12)
+    assert isinstance(axis.figure, Figure)
+    axis.figure.draw_without_rendering()  # The panels get their places.
+    centres = axis.transData.transform(np.asarray(points[[x, y]], float))
+    placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
+    left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
+    box = {
+        "facecolor": "white",
+        "alpha": 0.7,
+        "lw": 0,
+        "pad": 0,
+    }  # Names can be read on lines.
+    rows: Any = points.sort_values(y).iterrows()
+    for name, row in rows:
+        point = row[x], row[y]
+        side = -1 if axis.transData.transform(point)[0] < (left + right) / 2 else 1
+        where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
+        text = axis.annotate(
+            name, point, (7 * side, 0), textcoords="offset points", bbox=box, **where
+        )
+        for up in range(0, 60, 3):
+            text.xyann = (7 * side, up)
+            place = text.get_window_extent()
+            if not any(place.overlaps(other) for other in placed):
+                break
+        placed.append(place)
+        if up:  # A line leads from the name to its point.
+            line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
+            axis.annotate(
+                "", point, (7 * side, up), textcoords="offset points", arrowprops=line
+            )
+
+
+def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
+    """Draw one legend below all panels; it has each label once."""
+    pairs = [axis.get_legend_handles_labels() for axis in figure.axes]
+    entries = {
+        text: handle for pair in pairs for handle, text in zip(*pair, strict=True)
+    }
+    options: dict[str, Any] = {
+        "loc": "outside lower center",
+        "ncols": columns,
+        "fontsize": 9,
+    }
+    if entries:
+        figure.legend(entries.values(), entries, **options | more)
+
+
+def picture(axis: Axes, values: np.ndarray, **look: Any) -> AxesImage:
+    """Draw a matrix as an image, without grid and ticks. Return the image, for a colour
+    bar."""
+    axis.grid(False)
+    axis.set(xticks=[], yticks=[])
+    options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
+    return axis.imshow(values, **options | look)
+
+
+def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
+    """Label a logarithmic axis, such as axis.xaxis, with plain numbers."""
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
+
+
+def described(figure: Figure) -> dict[str, str | None]:
+    """Return the metadata of a figure. The title tells of its axes, for readers who
+    cannot see it.
+    """
+    words = [figure.get_suptitle()]
+    for axis in figure.axes:
+        words.append(axis.get_title() or axis.get_title("left"))
+        words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}"] * axis.axison
+    words = [word for word in dict.fromkeys(words) if word and word == word.strip(" ")]
+    return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}

@@ -1,0 +1,222 @@
+"""This module makes the pages of a command (lib.report.builder), and the index of their
+profile.
+
+The index comes first. Each page follows as soon as its runs are there.
+
+A page is made anew when its notebook, the code, or one of its runs has changed. Whether
+a notebook finished is read from the file `<id>.json`, which its last cell writes.
+papermill cannot tell: it marks every cell as completed after a dead kernel. Pages with
+other parameters than the defaults, or with a reader's own data or model, are
+experiments. Each has a folder of its own below `figures/scratch/`, and the index of
+their profile lists them last."""
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from lib.claims import lists, notebook
+from lib.cluster import executors
+from lib.core import disk, paths
+from lib.core.names import one_line
+from lib.core.papers import paper_of_page
+from lib.core.rows import Row
+from lib.core.spec import Spec
+from lib.core.store import Store
+from lib.core.types import Json
+from lib.papers import grids, planned
+from lib.report import verdicts
+from lib.report.builder import PageBuilder, fingerprint, made_of, make
+
+
+class Report:
+    """A Report has the pages of a command, standard ones and experiments, and knows how
+    far each is.
+
+    A page is made of the text that its notebook has when the Report is made.
+
+    values: the values of parameters. grids: {path of a notebook: {variable: rows}}.
+    absent: {path: error} of the notebooks whose Specs cannot be made."""
+
+    def __init__(
+        self,
+        profile: str,
+        values: Json,
+        grids: Mapping[Path, dict[str, list[Row]]],
+        absent: Mapping[Path, Exception],
+        store: Store,
+    ) -> None:
+        self.profile, self.store, self.working = profile, store, True
+        self.builders: list[PageBuilder] = []
+        for path in [*grids, *absent]:
+            variables = grids.get(path, {})
+            try:
+                filled, text = (
+                    notebook.check(path, values),
+                    notebook.normalised(path.read_text()),
+                )
+                left = set(store.missing(notebook.list_specs(variables)))
+                builder = PageBuilder(
+                    path, *notebook.place(path, filled), filled, text, variables, left
+                )
+            except disk.Damaged:
+                raise
+            except ValueError as error:  # A damaged notebook stops its own page alone.
+                builder = PageBuilder(path, paths.FIGURES / profile[:])
+                builder.fail(str(absent.get(path, error)))
+            else:
+                if path in absent:
+                    builder.fail(one_line(absent[path]))
+            self.builders.append(builder)
+        self.builders.sort(key=lambda builder: len(builder.left))
+        self.publish()
+
+    def __str__(self) -> str:
+        return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
+
+    def done(self, spec: Spec) -> None:
+        """Note that a run is there. A page that waited for it alone is made beside
+        other runs."""
+        for builder in self.builders:
+            if spec in builder.left:
+                builder.left.discard(spec)
+                if not builder.left:
+                    self.ready.append(builder)
+                    self.begin()
+
+    @contextmanager
+    def meanwhile(self) -> Generator[None, None, None]:
+        """Make pages one by one beside the runs, each when its runs are there.
+
+        Of several pages the one whose runs came last goes first. So no page with runs
+        waits for all pages without."""
+        executor, thread = executors.Local(1), ThreadPoolExecutor(1)
+        self.ready = [
+            builder
+            for builder in reversed(self.builders)
+            if not (builder.left or builder.failed)
+        ]
+        self.begin = lambda: thread.submit(
+            lambda: self.render([self.ready.pop()], executor)
+        )
+        for _ in self.ready[:]:
+            self.begin()
+        try:
+            yield
+            thread.shutdown(cancel_futures=True)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+            executor.close()  # A stopped command does not wait for the page at work.
+
+    def finish(self) -> bool:
+        """Make every page that is out of date. Return whether one failed."""
+        with closing(executors.Local(2)) as executor:
+            self.render([s for s in self.builders if s.tried or not s.failed], executor)
+        return any(builder.failed for builder in self.builders)
+
+    def answers(self) -> Iterator[str]:
+        """Yield a line for each page that has an answer."""
+        for builder in self.builders:
+            for line in (builder.body or {}).get("answer", ())[:1]:
+                yield f"  {builder.path.stem}: {line}"
+
+    def close(self) -> None:
+        """Write the index for the last time, however the work ended."""
+        self.working = False
+        self.publish()
+
+    def render(
+        self, builders: Iterable[PageBuilder], executor: executors.Local
+    ) -> None:
+        """Make the pages that are out of date among some, and print a line for each.
+
+        They are made in the processes of an executor, so that a killed process costs
+        its own page alone."""
+        todo = []
+        for builder in builders:
+            digest, before = fingerprint(builder, self.store), builder.tried
+            builder.tried = digest
+            if before != digest and not (
+                builder.body and made_of(builder.page) == digest
+            ):
+                todo.append((builder, digest))
+        for (builder, *_), future in executor.as_completed(make, todo):
+            if error := future.exception():
+                killed = isinstance(error, BrokenExecutor)
+                builder.fail(
+                    "its worker was killed; run it again" if killed else one_line(error)
+                )
+                line = f"failed   {builder.path.stem}: {builder.failed}"
+            else:
+                builder.failed = ""
+                line = (
+                    f"made     {paths.shown(builder.page)}  ({future.result():.0f} s)"
+                )
+            with tqdm.external_write_mode():
+                print(f"  {line}", flush=True)
+            self.publish()
+
+    def publish(self) -> None:
+        """Write the index of the profile, with what this command has done so far."""
+        publish(self.profile[:], self.builders, self.working)
+
+
+def publish(
+    profile: str, builders: Sequence[PageBuilder] = (), working: bool = False
+) -> None:
+    """Write the index of a profile: its standard pages, then its experiments.
+
+    sheets: the pages of a command; all others are shown as they lie on the disk.
+    working: whether the command is still at work."""
+    folder = paths.FIGURES / profile
+    names = [name for name in notebook.committed() if planned.has(profile, name)]
+    stored_builders = [
+        PageBuilder(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names
+    ]
+    for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
+        builder = PageBuilder(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
+        if (
+            (body := builder.body)
+            and body["profile"] == profile
+            and builder.path.exists()
+        ):
+            stored_builders.append(replace(builder, differs=body["differs"]))
+    sections = {name: [] for name in verdicts.HEADINGS}
+    for builder in {
+        builder.page: builder for builder in [*stored_builders, *builders]
+    }.values():
+        shown = card(builder, profile, working and builder in builders)
+        paper = lists.PAPERS.get(paper_of_page(builder.path.stem), "The workbook")
+        sections["Experiments" if builder.differs else paper].append(shown)
+    index = verdicts.ENVIRONMENT.get_template("index.html.j2")
+    text = index.render(profile=profile, sections=sections, working=working)
+    disk.write(folder / "index.html", text)
+
+
+def card(builder: PageBuilder, profile: str, working: bool) -> Json:
+    """Return what the index shows of a page: what its last cell wrote, or what it waits
+    for."""
+    top, page = (
+        paths.FIGURES / profile,
+        builder.page if builder.page.exists() else builder.folder,
+    )
+    how = notebook.command(
+        builder.path.stem,
+        grids.profile_of_values({"profile": profile} | builder.values),
+    )
+    try:
+        title, failed = notebook.title(builder.path), builder.failed
+    except ValueError as error:
+        title, failed = builder.path.stem, builder.failed or paths.scrubbed(str(error))
+    return vars(builder) | {
+        "title": title,
+        "failed": failed,
+        "body": None if failed else builder.body,
+        "waits": f"{len(builder.left)} runs to make" if working else how,
+        "href": os.path.relpath(page, top),
+        "folder": os.path.relpath(builder.folder, top),
+    }

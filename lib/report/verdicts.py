@@ -1,0 +1,132 @@
+"""This module shows words on cells: badges, the words explained, answers. It is free of
+torch."""
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+import jinja2
+
+from lib.claims import lists
+from lib.claims.words import (
+    AGREES,
+    CHECKS,
+    NOT_MEASURED,
+    READING,
+    WORDS,
+    Result,
+    Verdict,
+)
+from lib.core.types import Json
+from lib.papers.grids import PROFILES
+
+TEMPLATE = Path(__file__).parent / "template"
+MOST = 4  # A page's answer has so many comparisons; its table has all.
+
+
+def mark(word: str) -> str:
+    """Return a word with its mark. Each word has a mark of its own, besides its
+    colour."""
+    return f"{(WORDS | CHECKS)[word][0]} {word}"
+
+
+def slug(word: str) -> str:
+    """Return a word as a class of the style sheet."""
+    return re.sub(r"\W", "-", word)
+
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True
+)
+# pyrefly: ignore[bad-assignment]  # jinja2 has no type of its globals but that of its own ones.
+ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": READING}
+# The index has pages of no paper first, then the pages of each paper, then experiments.
+HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
+# pyrefly: ignore[bad-assignment]  # As above.
+ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
+
+
+def tally(verdicts: Collection[Verdict]) -> str:
+    """Return how many comparisons have which word, and how many printed numbers are
+    equal."""
+    cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
+    counts = Counter(r.word for r in cells)
+    order = [*list(WORDS)[1:], NOT_MEASURED]
+    parts = [f"{n} {plural(word, n)}" for word in order if (n := counts[word])]
+    sums = [v.word for v in verdicts if v.word]
+    lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
+    lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
+        sums
+    )
+    text = "; ".join(lines)
+    return text[:1].upper() + text[1:]
+
+
+def plural(word: str, count: int) -> str:
+    """Return a word as it stands behind a number."""
+    return "agree" if word == AGREES and count != 1 else word
+
+
+def reference(result: Result) -> str:
+    """Return the printed value of a comparison as text, or the effect of interest in
+    its place."""
+    if result.counts and result.printed is not None:
+        return f"{result.printed:+.0f} points of the runs"
+    if result.printed is not None:
+        return result.number(result.printed)
+    return f"({result.number(result.interest)} of interest)" if result.interest else ""
+
+
+def sentence(result: Result) -> str:
+    """Return a comparison as a sentence: what is compared, ours, printed, and the
+    word."""
+    if result.unmeasured and not result.estimate:
+        return f"{result.sentence}: not measured ({result.unmeasured})."
+    unit = "" if result.counts else f" {result.unit}"
+    printed = "" if result.printed is None else f", printed {reference(result)}"
+    lost = f" ({result.collapsed})" if result.collapsed else ""
+    return f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}."
+
+
+def answers(verdicts: Collection[Verdict]) -> list[str]:
+    """Return the answer of a page as sentences: its central comparisons, each with its
+    numbers.
+
+    Measured ones come first. Without any it is how many printed numbers are equal.
+    """
+    leading = [v for v in verdicts if leads(v)]
+    cells = [r for v in leading for r in v.results if not r.beside]
+    shown = sorted(cells, key=lambda r: bool(r.unmeasured))[:MOST]
+    return list(map(sentence, shown)) or [f"{tally(verdicts)}."] * bool(verdicts)
+
+
+def leads(verdict: Verdict) -> bool:
+    """Return whether a Verdict is on a central claim or a question of our own."""
+    role = lists.claims().get(verdict.claim, {"role": "own"})["role"]
+    return role in ("central", "own") and verdict.kind == "finding"
+
+
+def plain(verdict: Verdict) -> Json:
+    """Return a Verdict as a page's JSON file has it: its sentence, and its cells as
+    texts."""
+    claim = lists.claims().get(verdict.claim, {"says": "", "role": "own"})
+    cells = [
+        {
+            "sentence": r.sentence if not r.beside else f"on {r.task} alone",
+            "ours": r.ours + (f" ({r.collapsed})" if r.collapsed else ""),
+            "printed": reference(r),
+            "word": r.word,
+            "reading": r.reading,
+            "reason": r.unmeasured,
+            "beside": r.beside,
+        }
+        for r in verdict.results
+    ]
+    fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
+    fields |= {
+        "profile": verdict.profile,
+        "word": verdict.word,
+        "measured": verdict.measured,
+    }
+    return fields | {"note": verdict.note, "leading": leads(verdict), "cells": cells}

@@ -1,0 +1,561 @@
+"""This module has scores of collected runs, their Pairs for the statistics, and short
+texts of tables.
+
+All of them are of the rows that `judged` returns. So the difference between two cells
+of a table is the one that a verdict on them uses."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib import data
+from lib.core.names import Refused
+from lib.core.store import Run
+from lib.core.types import Json
+from lib.stats.paired import (
+    MARKS,
+    SEEDS,
+    Estimate,
+    Pair,
+    paired_difference,
+    predicted,
+    weighted_score,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# These steps score the model that they make. A search scores soft masks, so it is left
+# out, and the network that is cut out of it is judged.
+SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A Column of a paper's table is the metric of a task's labelled split that it
+    prints."""
+
+    title: str
+    task: str
+    metric: str
+    split: str = "dev"
+
+    @property
+    def key(self) -> str:
+        """Return the name of the score among a run's metrics."""
+        return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
+
+    @property
+    def predictions(self) -> str:
+        """Return the name of the arrays that the score is computed from."""
+        return "predictions" if self.split == "dev" else f"predictions_{self.split}"
+
+
+def pairs(
+    frame: pd.DataFrame,
+    method: str,
+    baseline: str,
+    columns: Mapping[str, Sequence[Column]],
+) -> list[Pair]:
+    """Return the Pairs of two models' runs in a collected frame, one for each column of
+    a task.
+
+    The frame has the columns task, seed, model and run. Runs are matched by task and
+    seed, their rows by index. A Pair has the title of its column as task. columns:
+    those of each task. Runs that are missing or failed, or that lack the split of a
+    column, make no Pair, and neither do runs of different dtypes (`alike`)."""
+    rows = frame[["model", "task", "seed", "run"]].to_dict("records")
+    ours, theirs = (
+        [row for row in rows if row["model"] == model] for model in (method, baseline)
+    )
+    # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
+    return aligned(ours, theirs, columns)
+
+
+def aligned(
+    ours: Sequence[Mapping[str, Any]],
+    theirs: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Sequence[Column]],
+    spared: Sequence[bool] = (False, False),
+) -> list[Pair]:
+    """Return the Pairs of collected rows of two models, as `pairs` does.
+
+    A seed in which one of both models collapsed makes no pair. spared: whether each
+    model's runs count although they collapsed. Raises Refused where two runs were
+    evaluated on different rows."""
+    both = alike([*ours, *theirs])
+    runs, others = (
+        {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
+        for rows in (both[: len(ours)], both[len(ours) :])
+    )
+    replicates = []
+    for task, seed in sorted(runs.keys() & others.keys()):
+        run, other = runs[task, seed], others[task, seed]
+        both = zip((run, other), spared, strict=True)
+        if any(
+            level(member, columns[task][0]).collapsed
+            for member, spare in both
+            if not spare
+        ):
+            continue
+        scores = run.metrics.keys() & other.metrics.keys()
+        for column in columns[task]:
+            if column.split != "dev" and column.key not in scores:
+                continue
+            a, b = judged(run, column), judged(other, column)
+            if a["index"] != b["index"]:
+                both = f"{run.name} and {other.name}"
+                raise Refused(
+                    f"{both} were evaluated on different rows of {column.title}"
+                )
+            said = a["labels"], a["said"], b["said"]
+            about = column.metric, a["cluster"], "".join(dtypes(run.spec))
+            replicates.append(Pair(column.title, seed, *said, *about))
+    return replicates
+
+
+# ---- THE TYPE OF NUMBERS
+
+
+MIXED = "with runs of two dtypes"  # This is the state of such a run.
+
+
+def dtypes(spec: Json) -> set[str]:
+    """Return the dtypes in which the model of a Spec, as JSON, and its inputs were
+    computed.
+
+    A latency is measured in its own dtype, whatever its models were computed in.
+    """
+    numerics = (
+        {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+    )
+    types = {numerics["dtype"]} if numerics else set()
+    return types.union(*map(dtypes, spec.get("inputs", {}).values()))
+
+
+def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return [the collected rows of one task and seed whose runs are there or have two
+    dtypes]."""
+    groups = defaultdict(list)
+    for row in rows:
+        if row["run"] or row.get("state") == MIXED:
+            groups[row.get("task"), row.get("seed")].append(row)
+    return list(groups.values())
+
+
+def shared(runs: Iterable[Run]) -> set[str]:
+    """Return the dtypes in which some runs and their inputs were computed."""
+    return set().union(*(dtypes(run.spec) for run in runs))
+
+
+def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return collected rows in which the runs of one task and seed have one dtype.
+
+    Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that
+    one counts. Else none of them counts: its row has no run, and the state MIXED."""
+    changed = {}
+    for group in by_place(rows):
+        runs = [row["run"] for row in group if row["run"]]
+        if len(shared(runs)) < 2:
+            continue
+        twins = [run.twin or run for run in runs]
+        for row in group:
+            bare_row = {
+                k: v
+                for k, v in row.items()
+                if not row["run"] or k not in row["run"].metrics
+            }
+            run = twins[runs.index(row["run"])] if len(shared(twins)) < 2 else None
+            bare_row |= {"run": run} if run else {"run": None, "state": MIXED}
+            changed[id(row)] = with_metrics(bare_row)
+    return [changed.get(id(row), row) for row in rows]
+
+
+def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in a list a sentence on the dtypes of what is compared; none where all
+    have one.
+
+    parts: collected rows. In each part, the rows of one task and seed are compared.
+    """
+    counts = Counter()
+    for group in (
+        place for rows in parts for place in by_place(alike(rows)) if len(place) > 1
+    ):
+        known = shared(row["run"] for row in group if row["run"])
+        counts["".join(known) if all(row["run"] for row in group) else MIXED] += 1
+    apart = f"{counts.pop(MIXED)} {MIXED} do not count" if MIXED in counts else ""
+    single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
+    if len(single) < 2 and not apart:
+        return []
+    return [
+        f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"
+    ]
+
+
+def unseen(run: Run) -> Json | None:
+    """Return what the Spec of a run says of its unseen rows, or None if it has none."""
+    return run.spec["args"].get("data", {}).get("unseen")
+
+
+@lru_cache(maxsize=512)
+def judged(run: Run, column: Column) -> dict[str, Any]:
+    """Return the N rows that a run is scored on: {"labels", "said", "cluster",
+    "index"}.
+
+    "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The
+    rows are those of the column's split. Behind development rows stand the judged ones
+    of the run's unseen rows, if it has some (lib.data.unseen). Without these each row
+    is a cluster. "index" identifies the rows, and unseen rows by their digest. In a
+    task of spans "said" is the mark of each question."""
+    stored, unseen_spec = run.arrays(column.predictions), unseen(run)
+    said = (
+        stored[column.metric] if column.metric in MARKS else predicted(stored["logits"])
+    )
+    arrays = {"labels": stored["labels"], "said": said}
+    index, cluster = stored["index"].tolist(), np.arange(len(stored["labels"]))
+    if column.split == "dev" and unseen_spec:
+        more = data.judging(run.spec["args"]["data"])
+        index, cluster, rows = (
+            [*index, unseen_spec["digest"]],
+            more["cluster"],
+            more["judged"],
+        )
+        more["said"] = data.unpacked(
+            run.arrays("predictions_unseen"), unseen_spec["rows"]
+        )
+        arrays = {
+            name: np.concatenate([arrays[name], more[name][rows]]) for name in arrays
+        }
+    return arrays | {"index": index, "cluster": cluster}
+
+
+@dataclass(frozen=True)
+class Level:
+    """A Level says how a run's score on its judged rows compares with having learned
+    nothing."""
+
+    score: float  # It is in points.
+    chance: float  # Two standard errors above what the most frequent class reaches, in points.
+    constant: bool  # The run gives one answer on all rows.
+
+    @property
+    def collapsed(self) -> bool:
+        return self.constant or self.score <= self.chance
+
+
+@lru_cache(maxsize=8192)
+def level(run: Run, column: Column) -> Level:
+    """Return the Level of a run in a column.
+
+    A model without knowledge reaches the share of the most frequent class, F1 by saying
+    1 to all rows, or a correlation of 0. A run without predictions, whose loss was not
+    finite, is constant."""
+    try:
+        rows = judged(run, column)
+    except FileNotFoundError:
+        return Level(0.0, 0.0, True)
+    labels, n = rows["labels"], len(rows["labels"])
+    if column.metric in ("accuracy", *MARKS):
+        # A model of spans may answer no question.
+        counts = np.unique(labels, return_counts=True)[1]
+        most = float(
+            np.mean(labels < 0) if column.metric in MARKS else counts.max() / n
+        )
+        chance = most + 2 * (most * (1 - most) / n) ** 0.5
+    elif column.metric == "f1":
+        most = float(np.mean(labels == 1))
+        chance = 2 * most / (1 + most)
+    else:
+        chance = 2 / n**0.5
+    value = weighted_score(column.metric, [rows["said"]], labels, np.ones((1, n)))[0, 0]
+    constant = len(np.unique(rows["said"])) == 1
+    return Level(100 * float(value), 100 * chance, constant)
+
+
+def collapsed(
+    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+) -> np.ndarray:
+    """Return which rows of a collected frame have runs that collapsed: bool [N]."""
+    return np.array(
+        [
+            run is not None and level(run, columns[task][0]).collapsed
+            for run, task in zip(frame["run"], frame["task"], strict=True)
+        ],
+        bool,
+    )
+
+
+def development(run: Run | None, column: Column) -> float:
+    """Return a run's score in a column on the split alone, from 0 to 1; nan where it
+    has none."""
+    return getattr(run, "metrics", {}).get(column.key, nan)
+
+
+def score(run: Run | None, column: Column) -> float:
+    """Return a run's score in a column on its judged rows, from 0 to 1; nan where it
+    has none.
+
+    A value that is no score of rows, such as a share of weights, is returned as it is.
+    """
+    if column.split != "dev" or f"unseen.{column.metric}" not in getattr(
+        run, "metrics", ()
+    ):
+        return development(run, column)
+    rows = judged(run, column)
+    said, labels = rows["said"], rows["labels"]
+    return float(
+        weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0]
+    )
+
+
+SCORES = ("score", "development")  # These are columns of `points`.
+ALONE = "development rows alone"  # The title of a table's column may end on this.
+
+
+def points(
+    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+) -> pd.DataFrame:
+    """Return the scores of a collected frame in points, one line for each run and
+    column.
+
+    "score" is on the judged rows, "development" on development rows alone. columns: as
+    in `pairs`. A column of a split that no run has is left out."""
+    import pandas as pd
+
+    lines = [
+        row
+        | {"column": column.title, "score": 100 * score(row.get("run"), column)}
+        | {"development": 100 * development(row.get("run"), column)}
+        for row in frame.to_dict("records")
+        for column in columns[row["task"]]
+        if column.split == "dev" or column.key in frame
+    ]
+    return pd.DataFrame(
+        lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))
+    ).astype(dict.fromkeys(SCORES, float))
+
+
+def source(frame: pd.DataFrame, profile: str) -> str:
+    """Return where the numbers of a frame come from, such as "this run, toy".
+
+    It is the head of the frame's columns in a table.
+    """
+    origins = {run.origin for run in frame.get("run", ()) if run is not None}
+    words = {"run": "this run", "record": "recorded"}
+    label = " and ".join(word for origin, word in words.items() if origin in origins)
+    return f"{label or 'not run'}, {profile}"
+
+
+def rows_of(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that name a row of a table: "m", if the frame has it, and
+    "model"."""
+    return [name for name in ("m", "model") if name in frame]
+
+
+def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return the lines of `points` without the scores of a seed that only one model
+    has.
+
+    Among the models of one width and column such a score compares with nothing. Where
+    no two models share a seed, all scores stay. names: the columns that tell models
+    apart."""
+    model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
+    place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
+    shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1
+    shared |= ~shared.groupby(place).transform("any")
+    return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
+
+
+def average(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return averages over columns, one line for each table row and seed.
+
+    A seed counts if it has a score in every column. A column that no run has is left
+    out."""
+    frame = paired(frame, rows_of(frame)).dropna(subset=["score"])
+    groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
+    by = groups.agg(score="mean", count="count").reset_index()
+    return by[by["count"] == frame["column"].nunique()].drop(columns="count")
+
+
+def table(
+    *parts: Mapping[Any, Mapping[Any, Any]], names: Sequence[str] = ("m", "model")
+) -> pd.DataFrame:
+    """Return one DataFrame of several {row: {column: value}}, with the values as they
+    are.
+
+    A tuple as row or column makes levels. Rows stand in the order in which they first
+    occur, columns in the order of the parts. names: names of the levels of the rows,
+    the last one for the last level."""
+    import pandas as pd
+
+    keys = list(dict.fromkeys(key for part in parts for key in part))
+    heads = list(
+        dict.fromkeys(k for part in parts for row in part.values() for k in row)
+    )
+    rows = [
+        {k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys
+    ]
+    values = [[row.get(k, nan) for k in heads] for row in rows]
+    frame = pd.DataFrame(values, pd.Index(keys), pd.Index(heads), dtype=object)
+    levels = frame.index.nlevels
+    return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
+
+
+FAR = 10.0  # A seed that is so many points from the median of its row is told.
+
+
+def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list[str]:
+    """Return a sentence for each row with seeds whose scores are far from those of its
+    other seeds.
+
+    So a mean that one seed makes is not taken for that of all. frame: a collected frame
+    with the columns task, model and seed. columns: as in `pairs`."""
+    if not {"task", "model", "seed", "run"} <= {*frame}:
+        return []
+    frame = frame[
+        frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)
+    ]
+    frame = frame[frame["task"].isin([*columns])]
+    lines = []
+    names = [*rows_of(frame), "column"]
+    for key, rows in (
+        points(frame, columns).dropna(subset="score").groupby(names, sort=False)
+    ):
+        far = (rows["score"] - rows["score"].median()).abs() > FAR
+        if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
+            continue
+        *width, model, column = key
+        place = "".join(f" at {m}/12" for m in width)
+        rest = rows["score"][~far]
+        several = "seeds {} have" if far.sum() > 1 else "seed {} has"
+        seeds = several.format(listing(map(str, rows["seed"][far])))
+        scores = listing(f"{score:.1f}" for score in rows["score"][far])
+        others = f"the others {rest.min():.1f} to {rest.max():.1f}"
+        lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
+    return lines
+
+
+def listing(texts: Iterable[str]) -> str:
+    """Return texts as a list in words: "13, 14 and 15"."""
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def with_metrics(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the metrics of its run after the columns of the row."""
+    metrics = row["run"].metrics if row["run"] else {}
+    return row | {name: value for name, value in metrics.items() if name not in row}
+
+
+def with_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a collected frame whose runs exist."""
+    return frame[frame["run"].notna()]
+
+
+def spread(
+    values: Iterable[float | None], mean: float | None = None, lost: int = 0
+) -> str:
+    """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
+
+    mean: a value to show in place of the mean. lost: how many other seeds collapsed;
+    they are told behind the number of seeds."""
+    x = np.array([v for v in values if v is not None and isfinite(v)])
+    if not len(x):
+        return "–"
+    deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
+    beside = f"; {lost} collapsed" if lost else ""
+    return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of
+    seeds.
+
+    With fewer seeds than SEEDS it has no interval.
+    """
+    if estimate is None or not isfinite(estimate.mean):
+        return "–"
+    ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
+    return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
+
+
+def without_collapsed(
+    scored: pd.DataFrame, columns: Mapping[str, Sequence[Column]], names: Sequence[str]
+) -> tuple[pd.DataFrame, pd.Series]:
+    """Return (the lines of `points` without scores of collapsed runs, which lines these
+    were).
+
+    A row of a table whose runs all collapsed keeps its scores. names: the columns that
+    tell rows apart."""
+    import pandas as pd
+
+    lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
+    every = lost.groupby([scored[name] for name in (*names, "column")]).transform("all")
+    lost &= ~every
+    return scored.assign(**{name: scored[name].mask(lost) for name in SCORES}), lost
+
+
+def by_task(
+    frame: pd.DataFrame,
+    columns: Mapping[str, Sequence[Column]],
+    source: str,
+    by: Sequence[str] = (),
+) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
+    """Return a part of a page's table: {row: {(source, title): text, ...}} of a
+    collected frame.
+
+    A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those
+    that `paired` keeps. (source, "average") is the mean of several columns, as in
+    verdicts, and counts the seeds that have all. Where scores are of more than
+    development rows, columns with the score on these alone follow. A cell that was not
+    run is a dash. by: other columns of the frame that name its rows, as "value ·
+    value"; then there is no average, and cells without a score are left out."""
+    names, table = list(by) or rows_of(frame), {}
+    scored, lost = without_collapsed(points(frame, columns), columns, names)
+    scored = paired(scored, names)
+    means = (
+        {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
+    )
+    for key, rows in scored.groupby(names, sort=False):
+        name = (
+            " · ".join(key)
+            if by
+            else (f"{key[0]}/12", key[1])
+            if len(key) > 1
+            else key[0]
+        )
+        row = table[name] = {
+            (source, title): spread(part["score"], lost=lost[part.index].sum())
+            for title, part in rows.groupby("column", sort=False)
+            if not by or part["score"].notna().any()
+        }
+        if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
+            of_tasks = rows.groupby("column")["score"].mean().mean()
+            row[source, "average"] = spread(means.get(key, ()), of_tasks)
+        row |= {
+            (source, f"{title}, {ALONE}"): spread(part["development"])
+            for title, part in rows.groupby("column", sort=False)
+            if (part["score"] - part["development"]).any()
+        }
+    return table
+
+
+def difference(
+    frame: pd.DataFrame,
+    method: str,
+    baseline: str,
+    metric_of: Mapping[str, Sequence[Column]],
+) -> Estimate | None:
+    """Return the Estimate of the paired difference of two models in points.
+
+    It is None where no two runs make a pair. metric_of: as `columns` of `pairs`.
+    """
+    replicates = pairs(frame, method, baseline, metric_of)
+    return paired_difference(replicates) if replicates else None

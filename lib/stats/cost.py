@@ -1,0 +1,304 @@
+"""This module has the cost of an encoder in parameters and FLOPs. It is free of torch.
+
+Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F
+feed-forward neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M
+* D columns of queries, keys and values and M * F / A neurons in every layer. Embeddings,
+LayerNorms, output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate
+is two FLOPs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lib.core import disk
+from lib.core.names import Refused, one_of
+from lib.core.options import Ghost
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Shape holds the widths of an encoder with a classification head.
+
+    Raises Refused where A does not divide H.
+    """
+
+    family: str  # It is "bert", "roberta", "electra" or "mpnet".
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+    # The tables of tokens, positions and token types have so many rows. RoBERTa's and
+    # MPNet's table of positions has two more than its longest input, and MPNet has no
+    # token types.
+    vocab: int
+    positions: int
+    types: int
+    # The three tables have this width. Where it is not H (ELECTRA), a dense layer
+    # follows them.
+    embedding: int
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads:
+            why = f"not a multiple of its {self.heads} heads"
+            raise Refused(f"Shape.hidden is {self.hidden}, {why}")
+
+
+BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
+# These are transformers' names of the fields of a Shape, but for the last one: only
+# ELECTRA has it.
+CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
+CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
+
+
+def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
+    """Return the transformers configuration of a Shape; more: other fields of it."""
+    from transformers import AutoConfig
+
+    if shape.family == "electra":
+        more["embedding_size"] = shape.embedding
+    family, *sizes, _ = astuple(shape)
+    more |= dict(zip(CONFIG[1:], sizes, strict=True))
+    if family == "mpnet":
+        del more["type_vocab_size"]
+    return AutoConfig.for_model(family, **more)
+
+
+def configured(config: Mapping[str, Any]) -> Shape:
+    """Return the Shape of an encoder from its transformers configuration."""
+    fields = (
+        config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG
+    )
+    return Shape(*fields, embedding=config.get("embedding_size", config["hidden_size"]))
+
+
+SHAPES = {
+    name: Shape(*sizes)
+    for name, sizes in disk.toml(Path(__file__).with_suffix(".toml"))["SHAPES"].items()
+}
+
+
+def kept_heads(shape: Shape, heads: int | None = None) -> int:
+    """Return M; None means all heads.
+
+    Raises Refused for fewer than 1 or more than A heads, and where F does not split
+    into A folds."""
+    all_heads = shape.heads
+    heads = all_heads if heads is None else heads
+    if heads not in range(1, all_heads + 1):
+        raise Refused(
+            f"heads is {heads!r}; this model keeps a whole number from 1 to {all_heads}"
+        )
+    if heads < all_heads and shape.ffn % all_heads:
+        raise Refused(
+            f"{shape.ffn} neurons do not split into {all_heads} folds of equal size"
+        )
+    return int(heads)
+
+
+def widths(
+    shape: Shape, heads: int | None = None, ghost: Ghost | None = None
+) -> tuple[int, int, int, int]:
+    """Return (queries and keys, values, inputs of the output projection, neurons) of
+    each layer.
+
+    A ghost at "qk" generates the missing attention maps, so values and output
+    projection stay whole. A ghost at "v" generates the missing contexts, so the output
+    projection stays whole (GhostBERT section 4.2)."""
+    cut = kept_heads(shape, heads) * shape.hidden // shape.heads
+    positions = ghost.positions if ghost else ()
+    values = shape.hidden if "qk" in positions else cut
+    contexts = shape.hidden if "v" in positions else values
+    return cut, values, contexts, shape.ffn * cut // shape.hidden
+
+
+def _kernels(
+    shape: Shape, ghost: Ghost, heads: int | None, position: str
+) -> tuple[int, int]:
+    """Return (kernels of one ghost module, channels that each of them convolves).
+
+    At "qk" and "v" every kept head feeds every ghost head through its own kernel: M * (A - M)
+    kernels. Elsewhere one kernel is shared and convolves the sum over heads or folds. With more
+    than one ghost feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
+    2.3, 4.2, B.4).
+    """
+    remaining = kept_heads(shape, heads)
+    if position in ("qk", "v"):
+        return remaining * (shape.heads - remaining), shape.hidden // shape.heads
+    channels = widths(shape, heads)[3] if position == "ffn1" else shape.hidden
+    return remaining * ghost.features if ghost.features > 1 else 1, channels
+
+
+def _ghost(
+    shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int
+) -> tuple[int, int]:
+    """Return (parameters, FLOPs) of all ghost modules.
+
+    There is one module for each layer and position, without biases.
+    """
+    if ghost is None:
+        return 0, 0
+    ghost.fits(kept_heads(shape, heads) < shape.heads)
+    weights = products = 0
+    for position in ghost.positions:
+        number, channels = _kernels(shape, ghost, heads, position)
+        columns = tokens if position == "qk" else channels  # A map is T x T.
+        each_tap, moves = {
+            "dwconv": (channels, tokens),
+            "conv1d_s": (channels**2, tokens),
+            "conv1d_f": (tokens**2, columns),
+            "conv2d": (ghost.kernel, tokens * columns),
+        }[ghost.kind]
+        kernels = shape.layers * number * each_tap * ghost.kernel
+        weights += kernels
+        products += kernels * moves
+    return weights, 2 * products
+
+
+def ghost_parameters(
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+) -> int:
+    """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1,
+    4.1).
+
+    One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T
+    * T * k as "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone.
+    Raises Refused as `Ghost.fits` and `kept_heads` do."""
+    return _ghost(shape, ghost, heads, tokens)[0]
+
+
+def ghost_flops(
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+) -> int:
+    """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
+
+    The output has the size of the input. One kernel over C channels takes 2TCk as
+    "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C =
+    T on attention maps. Raises ValueError as `Ghost.fits` and `kept_heads` do."""
+    return _ghost(shape, ghost, heads, tokens)[1]
+
+
+def parameters(
+    shape: Shape,
+    heads: int | None = None,
+    ghost: Ghost | None = None,
+    labels: int = 2,
+    tokens: int = 128,
+) -> int:
+    """Return the number of parameters of a classifier, its ghosts included.
+
+    Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output.
+    The dense layer is BERT's pooler, or that of the other families' head, which have no
+    pooler. MPNet's bias of the scores is one table for all layers, and stays whole in a
+    cut. `tokens` matters to "conv1d_f" alone. Raises Refused as `Ghost.fits` and
+    `kept_heads` do."""
+    h, e = shape.hidden, shape.embedding
+    qk, v, o, f = widths(shape, heads, ghost)
+    embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
+    projection = e * h + h if e != h else 0
+    bias = BUCKETS * shape.heads if shape.family == "mpnet" else 0
+    layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
+    head = h * h + h + h * labels + labels
+    ghosts = ghost_parameters(shape, ghost, heads, tokens)
+    return embeddings + projection + bias + shape.layers * layer + head + ghosts
+
+
+def flops(
+    shape: Shape,
+    tokens: int = 128,
+    heads: int | None = None,
+    ghost: Ghost | None = None,
+    convention: str = "true",
+    labels: int = 2,
+) -> int:
+    """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and
+    the ghosts.
+
+    "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H
+    dense layer and the output see one token. Lookups cost nothing. ELECTRA's dense
+    layer from embedding to hidden width is a matrix product and counts.
+
+    "ghostbert" reproduces most of GhostBERT's printed columns. The paper does not tell
+    its convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
+    To the products of the layers this adds the classification head of ELECTRA's public
+    FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias,
+    activation and one logit. The layers' products alone miss all 16 BERT cells of
+    Tables 1, 3 and 5; with this term two miss.
+
+    Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
+    """
+    one_of("flops", "convention", convention, ("true", "ghostbert"))
+    h, e = shape.hidden, shape.embedding
+    qk, v, o, f = widths(shape, heads, ghost)
+    layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
+        qk + v
+    )
+    products = shape.layers * layer + ghost_flops(shape, ghost, heads, tokens)
+    if convention == "ghostbert":
+        return products + tokens * (2 * h * h + 11 * h)
+    projection = 2 * tokens * e * h if e != h else 0
+    return products + projection + 2 * h * h + 2 * h * labels
+
+
+def layer_flops(
+    hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = 128
+) -> Any:
+    """Return the FLOPs of one layer. They are linear in each width.
+
+    Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and
+    as many of keys, `values` columns of values, and `ffn` neurons."""
+    projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
+    products = 2 * tokens**2 * (qk + values)
+    return projections + products + 4 * tokens * hidden * ffn
+
+
+def layered_flops(
+    hidden: int,
+    size: int,
+    widths: Iterable[Mapping[str, Any]],
+    tokens: int = 128,
+    pooler: bool = True,
+) -> Any:
+    """Return the FLOPs of a model of head size D.
+
+    widths: one for each layer, with "heads" and "ffn", and where they are searched
+    "embedding", "qk" and "v". By default these three are H, and D times the heads.
+    """
+    total = 2 * hidden**2 if pooler else 0
+    for width in widths:
+        columns = size * width["heads"]
+        inputs, qk = width.get("embedding", hidden), width.get("qk", columns)
+        total += layer_flops(
+            hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens
+        )
+    return total
+
+
+def layer_widths(
+    architecture: Mapping[str, Sequence[Sequence[int]]],
+) -> list[dict[str, int]]:
+    """Return the widths of an architecture, as `layered_flops` takes
+    them.
+
+    architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
+    """
+    indices = {
+        "ffn" if kind == "neurons" else kind: lists
+        for kind, lists in architecture.items()
+    }
+    return [
+        {kind: len(part) for kind, part in zip(indices, parts, strict=True)}
+        for parts in zip(*indices.values(), strict=True)
+    ]
+
+
+def shown(count: float, unit: str) -> str:
+    """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M
+    params."""
+    return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -1,0 +1,50 @@
+"""This module has GLUE's metrics in float64, over stored predictions. It is free of
+torch.
+
+Class metrics take codes [N], or logits [N, C] whose largest column is the prediction
+(the first of equals). Regression metrics take raw values [N] or [N, 1].
+
+Degenerate predictions have a value where the libraries give nan or a warning. Matthews,
+Pearson and Spearman are 0.0 where either side is constant (one row included), and F1 is
+0.0 without a true positive. No rows, rows without a label and logits that are not
+finite raise an error, because no score would mean something."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lib.core.names import Refused, known
+from lib.data import Task
+from lib.stats.paired import predicted, weighted_score
+
+CORRELATIONS = ("pearson", "spearman")
+METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
+
+
+def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Return the metric of this name.
+
+    It is computed by the function that verdicts use, with each row counted once. F1 is
+    that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any
+    number of classes. Raises Refused for an unknown name, and for what cannot be
+    scored."""
+    known("metric", name, METRICS)
+    said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
+    if not (np.isfinite(said).all() and np.isfinite(true).all()):
+        raise Refused(
+            "a prediction or a label is not finite: a model diverged, or a file is bad"
+        )
+    said = predicted(said)
+    if not len(true) or said.shape != true.shape:
+        raise Refused(
+            f"predictions {said.shape} do not fit labels {true.shape}, or no rows"
+        )
+    if true.min() < 0 and name not in CORRELATIONS:
+        raise Refused(
+            f"the label {true.min():g} is no class: the rows are of a test split?"
+        )
+    return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
+
+
+def scores(task: Task, logits: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """Return all metrics of a Task by name, in its order."""
+    return {name: score(name, logits, labels) for name in task.metrics}

@@ -1,0 +1,185 @@
+"""These are the steps of GhostBERT (section 2.3).
+
+A teacher is cut and gets ghosts, with or without matching the teacher's hidden states.
+"""
+
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+import transformers
+
+from lib.core.disk import write_json
+from lib.core.names import stream
+from lib.core.options import Distil
+from lib.core.store import RunWriter, Scratch
+from lib.core.types import Json
+from lib.model import backbone
+from lib.model.ghost import Convolution
+from lib.model.parts import layers, set_dropout, size
+from lib.model.surgery import operate as change
+from lib.papers.efficientbert.students import SURGERY
+from lib.train import loop
+from lib.train.learn import TaskTraining, learn
+from lib.train.matching import (
+    Match,
+    imitating,
+    layer_map,
+    matching,
+    states_on_disk,
+    write_states,
+)
+
+
+def distil(
+    training: TaskTraining, distil: Json, surgery: list[Json]
+) -> dict[str, float]:
+    """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
+
+    Without surgery it is a control that the paper lacks: the distillation of an
+    unpruned model without ghosts.
+
+    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for
+    its rows instead of the plain ones; `states` to read the teacher's hidden states
+    from disk.
+
+    It saves the loss and its parts over the steps as `curve`, and tells how far the
+    student is off (`Mended`). `start_score` and `teacher_score` are of the development
+    rows, before any training."""
+    teacher, training.tokenizer = training.teacher
+    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    student = copy.deepcopy(teacher.to(loop.device()))
+    set_dropout(student, training.train.dropout)
+    perform(training.run, student, surgery)
+    first = {
+        f"{name}_score": training.judges(model, ("dev",))["dev"]()[0][
+            training.task.metrics[0]
+        ]
+        for name, model in (("start", student), ("teacher", teacher))
+    }
+    objective = objective_of(training, student, teacher, Distil(**distil))
+    mended = [Mended(training.run, student)]
+    return (
+        learn(training, student, objective, mended, judged=()) | size(student) | first
+    )
+
+
+class Mended(loop.Method):
+    """A Mended says what a distillation has mended.
+
+    `distance` is the loss to the teacher, as a mean over the last tenth of its logged
+    steps. Of a student with ghosts `taps_moved` is how far a tap has moved, as a mean
+    over all taps (after the softmax where they have one)."""
+
+    def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
+        self.run = run
+        self.kernels = [
+            part for part in student.modules() if isinstance(part, Convolution)
+        ]
+        self.first = self.taps()
+
+    def taps(self) -> np.ndarray:
+        """Return the taps of all kernels as one array."""
+        taps = [
+            kernel.taps().detach().cpu().numpy().ravel().copy()
+            for kernel in self.kernels
+        ]
+        return np.concatenate(taps) if taps else np.zeros(0)
+
+    def finish(self) -> dict[str, float]:
+        curve = self.run.logged("curve")
+        self.run.save_arrays("curve", **curve)
+        metrics = {
+            "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
+        }
+        moved = (
+            {"taps_moved": float(abs(self.taps() - self.first).mean())}
+            if self.kernels
+            else {}
+        )
+        return metrics | moved
+
+
+def matches(
+    student: transformers.PreTrainedModel,
+    teacher: transformers.PreTrainedModel,
+    options: Distil,
+) -> list[Match]:
+    """List the matches of L_distill: embedding output, and outputs of both blocks of
+    each layer."""
+    pairs = layer_map(len(layers(student)), len(layers(teacher)))
+    return [
+        Match("embedding", "embedding", mask=options.mask),
+        Match("attention", "attention", pairs, options.mask),
+        Match("ffn", "ffn", pairs, options.mask),
+    ]
+
+
+def objective_of(
+    training: TaskTraining,
+    student: transformers.PreTrainedModel,
+    teacher: transformers.PreTrainedModel,
+    options: Distil,
+) -> AbstractContextManager[
+    Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
+]:
+    """Return the objective that learns by L_distill.
+
+    The teacher runs beside the student or, with the input `states`, its states come
+    from disk. States on disk are those of the plain rows, without padding."""
+    comparisons = matches(student, teacher, options)
+    if "states" not in training.run.inputs:
+        return imitating(student, teacher, comparisons, training.numerics)
+    path = training.run.inputs["states"].model / "states.safetensors"
+    return matching(student, states_on_disk(path, len(layers(teacher))), comparisons)
+
+
+def perform(
+    run: RunWriter, model: transformers.PreTrainedModel, ops: list[Json]
+) -> None:
+    """Do the operations in order, and write each of them with its report to the run's
+    folder.
+
+    A cut goes by the input `importance`; without it the last parts go. A "keep" takes
+    what the input `search` found. Ghosts are drawn from the run's seed."""
+    reports = []
+    for op in ops:
+        more = {}
+        if op["op"] == "keep" and "search" in run.inputs:
+            op = op | run.inputs["search"].metrics["architecture"]
+        if op["op"] == "cut" and "importance" in run.inputs:
+            scores = run.inputs["importance"].arrays("scores")
+            more = {"head_scores": scores["heads"], "neuron_scores": scores["neurons"]}
+        elif op["op"] == "ghost":
+            more = {"seed": stream(run.seed, "ghost")}
+        reports.append({"surgery": op, "report": change(model, op, **more)})
+    write_json(run.folder / SURGERY, reports)
+
+
+def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
+    """Cut a teacher and add ghosts without any training.
+
+    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned;
+    `importance` where the surgery cuts by it; `search` where it keeps what was found.
+    """
+    model, tokenizer = backbone.load(run.inputs["teacher"].model)
+    perform(run, model, surgery)
+    backbone.save(model, tokenizer, run.model)
+    return size(model)
+
+
+def states(training: TaskTraining, distil: Json) -> dict[str, int]:
+    """Write the hidden states of the input `teacher` for all training rows.
+
+    So its students need not run it again. `train` gives the length at which rows are
+    cut; distil: the options of the students, which change nothing here."""
+    model, training.tokenizer = training.teacher
+    path = (
+        training.run.folder / "model" / "states.safetensors"
+    )  # It stays while a Spec needs it.
+    path.parent.mkdir(exist_ok=True)
+    return write_states(
+        model, training.rows, training.numerics, path, progress=training.run.progress
+    )

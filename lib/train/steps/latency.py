@@ -1,0 +1,101 @@
+"""This step times forward passes, side by side, of models at true size or of other
+runs.
+
+The models take turns in one process, so that whatever slows the machine slows all of
+them. Comparable are the ratios of each time to that of the reference in the same turn.
+Other processes disturb wall time more than CPU time."""
+
+import time
+
+import numpy as np
+import torch
+import transformers
+
+from lib.core.store import RunWriter
+from lib.core.types import Json
+from lib.model import backbone, parts, supernet
+from lib.model.parts import size
+from lib.model.surgery import operate
+from lib.stats.cost import SHAPES, configuration
+from lib.train import loop
+
+WARM = 5  # So many turns go before the first one that counts.
+
+
+def latency(
+    run: RunWriter,
+    reference: str,
+    batch: int,
+    length: int,
+    numerics: Json,
+    models: dict[str, Json] | None = None,
+    runs: int = 100,
+) -> dict[str, float]:
+    """Time the forward passes of some models in turns.
+
+    models: {name: {"net": JSON of lib.papers.efficientbert.search.net} or {"shape": one of
+    lib.stats.cost.SHAPES}}. They are encoders with random weights and without a head;
+    "surgery" may list operations. Inputs: any number of `model:<name>`, whose encoders
+    come after those. reference: one of all names. A batch has `batch` sequences of
+    `length` real tokens.
+
+    Metrics of each name are milliseconds of a pass, wall and CPU (median, 5th and 95th
+    percentile of `runs` turns), the speedup (the median over turns of the reference's
+    time over the model's), and parameters. It saves all `times` [models, runs] in
+    seconds."""
+    arithmetic = loop.options(numerics)
+    torch.manual_seed(run.seed)
+    made = {name: encoder(description) for name, description in (models or {}).items()}
+    made |= {
+        name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
+        for name, source in sorted(run.inputs.items())
+    }
+    for model in made.values():
+        # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+        model.to(loop.device()).eval().set_attn_implementation("sdpa")
+    words = min(model.config.vocab_size for model in made.values())
+    ids = torch.randint(
+        min(10, words - 1), words, (batch, length), device=loop.device()
+    )
+    times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
+    with torch.inference_mode(), loop.autocast(arithmetic):
+        for turn in range(-WARM, runs):
+            for line, model in enumerate(made.values()):
+                began = clocks()
+                model(input_ids=ids)
+                if turn >= 0:
+                    times["wall"][line, turn], times["cpu"][line, turn] = (
+                        clocks() - began
+                    )
+            run.progress((turn + WARM) / (runs + WARM))
+    run.save_arrays("times", **times)
+    base, result = list(made).index(reference), {}
+    for line, (name, model) in enumerate(made.items()):
+        for kind, seconds in times.items():
+            for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
+                result[f"{name}.{kind}_ms{end}"] = np.percentile(
+                    1e3 * seconds[line], share
+                )
+            result[f"{name}.{kind}_speedup"] = np.median(seconds[base] / seconds[line])
+        result[f"{name}.parameters"] = size(model)["parameters"]
+    return {name: float(value) for name, value in result.items()}
+
+
+def clocks() -> np.ndarray:
+    """Return the seconds of the wall clock and of the CPU [2], once the GPU is done."""
+    if loop.device().type == "cuda":
+        torch.cuda.synchronize()
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def encoder(description: Json) -> transformers.PreTrainedModel:
+    """Return the encoder of a description, with random weights."""
+    if "net" in description:
+        model = supernet.build(description["net"])
+    else:
+        model = transformers.AutoModel.from_config(
+            configuration(SHAPES[description["shape"]])
+        )
+    for op in description.get("surgery", ()):
+        operate(model, op)
+    return model

@@ -1,0 +1,148 @@
+"""This step pre-trains a small BERT on the generated corpus of the toy world.
+
+The result stands in for a published checkpoint. It learns masked words and next
+sentences (Devlin et al. 2019, section 3.1)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional
+
+from lib.core.names import stream
+from lib.core.options import Train
+from lib.core.store import RunWriter
+from lib.core.types import Json
+from lib.data import Split, grammar, toy
+from lib.model import backbone
+from lib.model.parts import base, size
+from lib.stats.cost import Shape, configuration
+from lib.train import loop
+from lib.train.batches import encode
+
+
+def pretrain(
+    run: RunWriter,
+    corpus: Json,
+    model: Json,
+    objective: dict[str, float],
+    numerics: Json,
+    train: Json | None = None,
+) -> dict[str, float]:
+    """Pre-train a BERT of any size on generated text.
+
+    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
+    objective: {"share": of the tokens that are predicted; "hidden" and "replaced": of
+    these, the shares that are shown as [MASK] or as a random word}. Without `train` the
+    encoder keeps its random weights, which is the control that tells what pre-training
+    is worth."""
+    arithmetic, training = loop.options(numerics), Train(**train) if train else None
+    tokenizer = words(run.folder / "vocabulary")
+    dropout = training.dropout if training else 0.0
+    torch.manual_seed(stream(run.seed, "init"))
+    layers, hidden, heads, ffn = (
+        model[name] for name in ("layers", "hidden", "heads", "ffn")
+    )
+    # The model has positions for rows of 128 tokens.
+    shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
+    rates = dict.fromkeys(
+        ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
+    )
+    config = configuration(shape, initializer_range=model["init"], **rates)
+    network, result = backbone.build(transformers.BertForPreTraining, config), {}
+    if training:
+        first, second, follows = passages(
+            toy.corpus(corpus["sentences"], corpus["seed"]), run.seed
+        )
+        encoded = encode(
+            tokenizer,
+            Split(first, second, follows, np.arange(len(first))),
+            training.max_length,
+        )
+        assert encoded.labels is not None and isinstance(
+            network, transformers.BertForPreTraining
+        )
+        loss = masked_words(network, tokenizer, objective, encoded.labels)
+        result = {"passages": len(first)} | loop.fit(
+            run, network, encoded, loss, training, arithmetic
+        )
+    backbone.save(network, tokenizer, run.model)
+    return result | size(network) | {"vocabulary": len(tokenizer)}
+
+
+def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
+    """Write and return BERT's tokenizer with one token for each word form of the
+    grammar."""
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
+    # pyrefly: ignore[missing-attribute]  # transformers makes this name at import.
+    return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+
+
+def passages(texts: list[str], seed: int) -> tuple[list[str], list[str], np.ndarray]:
+    """Return (first sentences, second sentences, codes [N]: 0 where the second follows
+    the first).
+
+    Every other passage gets the second sentence of another passage. Of eight drawn ones
+    it is the one that shares most words with the first sentence, so that words alone do
+    not give it away."""
+    random = np.random.default_rng(stream(seed, "passages"))
+    first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
+    second, follows = list(rest), np.zeros(len(rest), np.int64)
+    bags = [set(b.split()) for b in rest]
+    for i in range(0, len(rest), 2):
+        first_bag = set(first[i].split())
+        others = random.integers(len(rest), size=8)
+        best = max(others, key=lambda j: len(first_bag & bags[j]) / len(bags[j]))
+        second[i], follows[i] = rest[best], int(rest[best] != rest[i])
+    return [one + " ." for one in first], second, follows
+
+
+def mask(
+    batch: dict[str, torch.Tensor],
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    objective: dict[str, float],
+) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+    """Return (batch with corrupted ids, true ids [n], places [B, T]) of n tokens to be
+    predicted.
+
+    Draws come from the loop's random state, so that a resumed run masks the same
+    tokens."""
+    ids = batch["input_ids"]
+    special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
+    draw = torch.rand(ids.shape).to(ids.device) / objective["share"]
+    chosen = (draw < 1) & ~torch.isin(ids, special)
+    other = torch.randint(len(tokenizer), ids.shape).to(ids.device)
+    shown = torch.where(draw < objective["hidden"] + objective["replaced"], other, ids)
+    shown = torch.where(draw < objective["hidden"], tokenizer.mask_token_id, shown)
+    return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
+
+
+def masked_words(
+    network: transformers.BertForPreTraining,
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    objective: dict[str, float],
+    follows: torch.Tensor,
+) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
+    """Return f(batch, rows) -> {"loss", "masked", "next"}, the loss for
+    lib.train.loop.fit.
+
+    follows: the codes [N] of `passages`.
+    """
+
+    def loss(
+        batch: dict[str, torch.Tensor], rows: np.ndarray
+    ) -> dict[str, torch.Tensor]:
+        masked, true_ids, chosen = mask(batch, tokenizer, objective)
+        out = base(network)(**masked)
+        words = network.cls.predictions(out.last_hidden_state[chosen])
+        which = network.cls.seq_relationship(out.pooler_output).float()
+        parts = {
+            "masked": functional.cross_entropy(words.float(), true_ids),
+            "next": functional.cross_entropy(which, follows[rows].to(which.device)),
+        }
+        return {"loss": parts["masked"] + parts["next"], **parts}
+
+    return loss
