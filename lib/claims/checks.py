@@ -120,8 +120,9 @@ class Cells:
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
         # pyrefly: ignore[bad-argument-type, bad-specialization]  Cells are numbers.
-        means = {key: rounded(statistics.mean(part), 1) for key, _, part in rows}
-        return [key for key, printed, _ in rows if means[key] != printed]
+        means = [rounded(statistics.mean(part), 1) for *_, part in rows]
+        pairs = zip(rows, means, strict=True)
+        return [key for (key, printed, _), mean in pairs if mean != printed]
 
 
 def setting(
