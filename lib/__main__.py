@@ -120,26 +120,28 @@ def read(
     args.profile, values = parse_profile(args)
     notebook_paths = notebook.find(args.pattern)
     if without := [
-        path.stem for path in notebook_paths if not planned.has(args.profile, path.stem)
+        notebook.name_of(path)
+        for path in notebook_paths
+        if not planned.has(args.profile, notebook.name_of(path))
     ]:
         page_names = ", ".join(planned.pages(args.profile))
         print(
             f"  left out {len(without)} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
         )
-    for path in (path for path in notebook_paths if path.stem not in without):
+    for path in notebook_paths:
+        name = notebook.name_of(path)
+        if name in without:
+            continue
         try:
             if lacking := values.keys() - notebook.parameters(path).keys():
-                print(
-                    f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}"
-                )
+                parameters = " or ".join(sorted(lacking))
+                print(f"  left out {name}: it takes no {parameters}")
                 continue
             grids[path] = notebook.planned(path, values, looked_up=False)
         except Refused as error:
             absent[path] = error
-            print(
-                f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}"
-            )
+            print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
 
 
@@ -208,9 +210,8 @@ def plan(args: argparse.Namespace) -> bool:
             missing = store.missing(specs)
             every |= missing
             about = f", {clock.about(missing)} of a core" * (not steps)
-            print(
-                f"{path.stem}: {len(specs)} results, {len(missing)} runs missing{about}"
-            )
+            counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
+            print(f"{notebook.name_of(path)}: {counts}")
     about = f"{clock.about(every, workers)} on {workers} workers"
     if steps:  # The clock knows runs of other encoders, so the plan tells the time.
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())

@@ -23,10 +23,8 @@ FIRST = "0123456789"  # names of the workbook's own pages begin with these
 
 def index():
     """The text of the table."""
-    names = sorted(
-        notebook.find(), key=lambda path: (path.stem[0] not in FIRST, order(path.stem))
-    )
-    return HEAD + "".join(map(line, names))
+    names = sorted(map(notebook.name_of, notebook.find()), key=order)
+    return HEAD + "".join(map(line, sorted(names, key=lambda n: n[0] not in FIRST)))
 
 
 def order(name):
@@ -34,10 +32,12 @@ def order(name):
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def line(path):
+def line(name):
     """A row: title and name, the question, the page of mini where there is one."""
-    page = f"[page](../figures/mini/{path.stem}.page.md)"
-    return f"| [{notebook.title(path)}]({path.name}) `{path.stem}` | {asked(path)} | {page} |\n"
+    path = notebook.path_of(name)
+    place = path.relative_to(paths.NOTEBOOKS).as_posix()
+    page = f"[page](../figures/mini/{name}.page.md)"
+    return f"| [{notebook.title(path)}]({place}) `{name}` | {asked(path)} | {page} |\n"
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from lib.report.tables import Runs
 from lib.stats import paired
 
 NOTEBOOKS = notebook.find(["bermo_[tf]*"])
-RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]
+RUN = [path for path in NOTEBOOKS if "t06" not in notebook.name_of(path)]
 
 
 # ---- settings ----
@@ -133,7 +133,9 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        path.stem[6:9]: notebook.planned(path, {"profile": profile})["grid"]
+        notebook.name_of(path)[6:9]: notebook.planned(path, {"profile": profile})[
+            "grid"
+        ]
         for path in RUN
     }
 

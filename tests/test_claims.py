@@ -592,7 +592,9 @@ def test_a_recipe_has_one_name_at_every_profile():
     """The row with both, and that of distillation alone, have other labels at mini and
     at paper."""
     (path,) = (
-        path for path in notebook.find() if path.stem == "ghostbert_t04_ablation"
+        path
+        for path in notebook.find()
+        if notebook.name_of(path) == "ghostbert_t04_ablation"
     )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.planning(look=False):

@@ -68,7 +68,10 @@ def test_central_claims_come_first_and_are_those_of_their_own_file():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_is_whole(paper):
-    claims, pages = read(f"{paper}/claims"), {path.stem for path in notebook.find()}
+    claims, pages = (
+        read(f"{paper}/claims"),
+        {notebook.name_of(path) for path in notebook.find()},
+    )
     central = {line["id"] for line in read("central")}
     for name in ("id", "claim", "says"):
         assert len({c[name] for c in claims}) == len(claims), name

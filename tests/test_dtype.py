@@ -108,7 +108,10 @@ def test_toy_asks_for_float32_everywhere(anywhere):
             specs = {row["spec"] for row in rows}
             for spec in specs | ancestry(specs):
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
-                assert numerics["dtype"] == "float32", (path.stem, spec.name)
+                assert numerics["dtype"] == "float32", (
+                    notebook.name_of(path),
+                    spec.name,
+                )
 
 
 # ---- twins ----

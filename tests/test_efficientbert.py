@@ -22,7 +22,8 @@ from lib.train.matching import layer_map
 PAGES = [
     p
     for p in notebook.find(["efficientbert_*"])
-    if p.stem.split("_")[1] in ("t02", "t03", "t04", "t07", "f01", "f04", "f07", "f08")
+    if notebook.name_of(p).split("_")[1]
+    in ("t02", "t03", "t04", "t07", "f01", "f04", "f07", "f08")
 ]
 
 

@@ -15,7 +15,6 @@ from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
 from lib.claims import measures, notebook
-from lib.core import paths
 from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.model import backbone, supernet
@@ -47,7 +46,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.planned(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
+    found = notebook.planned(notebook.path_of(page), {"profile": profile})
     specs = [row["spec"] for row in found["grid"]]
     assert specs and found["recorded"] and len({*specs}) == len(specs)
     assert {row["kind"] for row in found["grid"]} <= {"student", "search", "supernet"}
@@ -134,7 +133,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    grid = notebook.planned(notebook.path_of(PAGES[1]), values)["grid"]
     told = [
         spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
     ]
@@ -149,7 +148,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.planned(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
+        notebook.planned(notebook.path_of(PAGES[0]), values)
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini"])
@@ -338,7 +337,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    grid = notebook.planned(notebook.path_of(PAGES[1]), values)["grid"]
     return collect(grid, store)
 
 
@@ -457,7 +456,7 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.planned(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
+    rows = notebook.planned(notebook.path_of(PAGES[2]), values)["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

@@ -940,7 +940,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", WRONG)
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.planned(paths.NOTEBOOKS / f"{name}.ipynb", values)
+        notebook.planned(notebook.path_of(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1031,7 +1031,9 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         try:
             rows = notebook.planned(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
-            named = path.stem in str(error) or isinstance(error, FileNotFoundError)
+            named = notebook.name_of(path) in str(error) or isinstance(
+                error, FileNotFoundError
+            )
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue

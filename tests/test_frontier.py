@@ -26,7 +26,7 @@ from lib.papers.grids import shape
 from lib.stats import cost
 from lib.stats.cost import configuration
 
-PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
+PAGE = notebook.path_of("91_frontier")
 
 
 def grid(kind="model", **values):

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from lib.claims import notebook
-from lib.core import paths
 from lib.papers import published
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import shape
@@ -16,7 +15,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.planned(paths.NOTEBOOKS / f"ghostbert_{name}.ipynb", values)
+    return notebook.planned(notebook.path_of(f"ghostbert_{name}"), values)
 
 
 # ---- task sets and seeds ----
@@ -141,7 +140,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     """A mean over 768 weights of mixed signs is small, one over three taps is not;
     without a softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what
     is read."""
-    path = paths.NOTEBOOKS / "ghostbert_t05_convolution.ipynb"
+    path = notebook.path_of("ghostbert_t05_convolution")
     book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
     sources = ["".join(cell["source"]) for cell in book["cells"]]
     exec(next(s for s in sources if "def ways" in s).rpartition("cut = ")[0], names)
@@ -174,7 +173,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     ],
 )
 def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
-    body = (paths.NOTEBOOKS / f"ghostbert_{page}.ipynb").read_text()
+    body = (notebook.path_of(f"ghostbert_{page}")).read_text()
     called = ", ".join(json.dumps(json.dumps(place))[1:-1] for place in places)
     assert f'published.corrections(\\"ghostbert\\", {called})' in body
 
@@ -207,7 +206,7 @@ def test_conventions_that_the_paper_leaves_open_are_told():
     assert "best model after an epoch; the ancestor's code looks every 50 steps" in told
     assert "importance is measured on the matched development set" in told
     setup, taught = (
-        (paths.NOTEBOOKS / f"{name}.ipynb").read_text()
+        (notebook.path_of(name)).read_text()
         for name in ("ghostbert_t07_setup", "bermo_t05_distillation")
     )
     assert 'ghostbert.DEVIATIONS[\\"paper\\"]' in setup

@@ -50,7 +50,7 @@ def test_names_of_the_package_are_nouns_and_verbs():
 
 
 @pytest.mark.parametrize(
-    "path", sorted(paths.NOTEBOOKS.glob("*.ipynb")), ids=lambda p: p.stem
+    "path", sorted(paths.NOTEBOOKS.rglob("*.ipynb")), ids=lambda p: p.stem
 )
 def test_names_of_a_notebook_are_nouns_and_verbs(path):
     cells = [

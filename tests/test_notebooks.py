@@ -24,8 +24,8 @@ from lib.report import artefact, equation, site, verdicts
 from lib.stats.paired import Estimate
 
 NOTEBOOKS = notebook.find()
-IDS = [p.stem for p in NOTEBOOKS]
-T03 = paths.NOTEBOOKS / "ghostbert_t03_pruned_vs_ghost.ipynb"
+IDS = [notebook.name_of(p) for p in NOTEBOOKS]
+T03 = notebook.path_of("ghostbert_t03_pruned_vs_ghost")
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def shown(monkeypatch, tmp_path):
 def test_normalised():
     for path in NOTEBOOKS:
         assert path.read_text() == notebook.normalised(path.read_text()), (
-            f"{path.stem}: run `python -m lib tidy`"
+            f"{notebook.name_of(path)}: run `python -m lib tidy`"
         )
 
 
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
-    told = {path.stem: notebook.committed_form(path) for path in NOTEBOOKS}
+    told = {notebook.name_of(path): notebook.committed_form(path) for path in NOTEBOOKS}
     assert notebook.committed() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.parameters(path).items()}
@@ -87,11 +87,13 @@ def test_skeleton():
             for tag in cell["metadata"].get("tags", [])
         ]
         wanted = [tag for tag in notebook.ORDER if tag in tags]
-        assert list(dict.fromkeys(tags)) == wanted, path.stem
-        assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), path.stem
+        assert list(dict.fromkeys(tags)) == wanted, notebook.name_of(path)
+        assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), (
+            notebook.name_of(path)
+        )
         assert notebook.cells(path)["bootstrap"].split("\n\n") == [
-            "from lib.page import artefact",
-            f'page = artefact.start("{path.stem}", globals())',
+            "from lib.report import artefact",
+            f'page = artefact.start("{notebook.name_of(path)}", globals())',
         ]
 
 
@@ -105,29 +107,32 @@ def test_thin():
                 source = "".join(part["source"])
                 most = 560 if grid else 430
                 size, too_long = count_tokens(source), "part it, or move it to lib"
-                assert size <= most, f"{path.stem}: {too_long}"
+                assert size <= most, f"{notebook.name_of(path)}: {too_long}"
                 nodes = list(ast.walk(ast.parse(source)))
-                assert not any(isinstance(n, ast.ClassDef) for n in nodes), path.stem
+                assert not any(isinstance(n, ast.ClassDef) for n in nodes), (
+                    notebook.name_of(path)
+                )
                 for node in nodes:
                     if isinstance(node, ast.FunctionDef):
                         most = 460 if node.name == "grid" else 250
                         size = count_tokens(ast.unparse(node))
-                        assert size <= most, f"{path.stem}: {too_long}"
+                        assert size <= most, f"{notebook.name_of(path)}: {too_long}"
 
 
 def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
     """`Runs` knows these; 92 compares models of a reader, which no claim names."""
     for path in NOTEBOOKS:
         text = path.read_text()
-        assert path.stem == "92_your_task" or "compare.difference(" not in text, (
-            path.stem
-        )
+        assert (
+            notebook.name_of(path) == "92_your_task"
+            or "compare.difference(" not in text
+        ), notebook.name_of(path)
 
 
 def test_deviations_are_chosen_by_the_page():
     for path in NOTEBOOKS:
         assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], (
-            f"{path.stem}: pass {{profile: lines}} whole: Page.finish knows what is judged"
+            f"{path}: pass {{profile: lines}} whole: Page.finish knows what is judged"
         )
 
 
@@ -158,19 +163,22 @@ def test_parameters_are_typed_and_have_a_remark_each():
     for path in NOTEBOOKS:
         source = notebook.cells(path)["parameters"]
         for name, parameter in notebook.parameters(path).items():
-            assert re.search(rf"(?m)^{name}: .*  # \S", source), (path.stem, name)
+            assert re.search(rf"(?m)^{name}: .*  # \S", source), (
+                notebook.name_of(path),
+                name,
+            )
             listed = isinstance(parameter.default, list)
             for each in parameter.default if listed else [parameter.default]:
-                assert isinstance(each, parameter.type), (path.stem, name)
+                assert isinstance(each, parameter.type), (notebook.name_of(path), name)
 
 
 def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
-        "import sys; from lib.page import notebook\n"
+        "import sys; from lib.claims import notebook\n"
         "for p in notebook.find(): notebook.planned(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
-        "from lib.page import artefact, report\n"
+        "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
         "print([*found, *frameworks & {*sys.modules}])"
     )
@@ -307,7 +315,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     lines = [line for _, line in verdict.WORDS.values()]
     plain = html.unescape(index)
     assert all(" ".join(text.split()) in plain for text in [*lines, *verdict.READING])
-    (of_90,) = (path for path in NOTEBOOKS if path.stem == "90_claims")
+    (of_90,) = (path for path in NOTEBOOKS if notebook.name_of(path) == "90_claims")
     assert (
         "READING, WORDS" in of_90.read_text()
         and "in WORDS.items()" in of_90.read_text()
@@ -371,11 +379,13 @@ def test_links_and_equations_reach_the_page():
             for cell in json.loads(path.read_text())["cells"]
             if cell["cell_type"] == "markdown"
         )
-        linked = re.findall(r"\]\((\w+)\.ipynb\)", text)
-        page = equation.readable(text)
-        assert set(linked) <= set(IDS), path.stem
-        assert not re.search(r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)), (
-            path.stem
+        for place in re.findall(r"\]\(([\w./]+\.ipynb)\)", text):
+            assert (path.parent / place).is_file(), (path, place)
+        page = equation.readable(text, path)
+        linked = re.findall(r"\]\((\w+)\.html\)", page)
+        assert set(linked) <= set(IDS), notebook.name_of(path)
+        assert not re.search(r"\]\([^)]*\.ipynb\)|\$", equation.CODE.sub("", page)), (
+            notebook.name_of(path)
         )
 
 

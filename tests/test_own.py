@@ -357,7 +357,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
 
     def names(data_set, at):
         mine = grids.ReaderProfile("toy", str(data_set), str(at))
-        path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
+        path = notebook.path_of(TITLES[0])
         return {
             spec.name
             for spec in notebook.list_specs(notebook.planned(path, grids.values(mine)))
@@ -548,7 +548,7 @@ def training():
     return [path for path in notebook.find() if "data" in notebook.parameters(path)]
 
 
-@pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", training(), ids=lambda path: notebook.name_of(path))
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_specs(notebook.planned(path, grids.values(mine)))
@@ -638,7 +638,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
+    grid = notebook.planned(notebook.path_of("92_your_task"), values)["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [
@@ -651,7 +651,7 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))[
+    grid = notebook.planned(notebook.path_of("92_your_task"), grids.values(mine))[
         "grid"
     ]
     assert {row.get("model") for row in grid} == {
@@ -669,7 +669,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
 def advice(whole, low, floors, gap=None):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower
     end."""
-    cells = json.loads((paths.NOTEBOOKS / "92_your_task.ipynb").read_text())["cells"]
+    cells = json.loads((notebook.path_of("92_your_task")).read_text())["cells"]
     (cell,) = (
         "".join(c["source"]) for c in cells if "No advice" in "".join(c["source"])
     )
@@ -743,7 +743,7 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
-    path = paths.NOTEBOOKS / "92_your_task.ipynb"
+    path = notebook.path_of("92_your_task")
     grid = notebook.planned(path, grids.values(mine) | values)["grid"]
     assert {row["m"] for row in grid if "m" in row} == {
         0,

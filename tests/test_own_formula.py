@@ -38,9 +38,7 @@ def test_counts_equal_pytorch_s(text):
 
 # ---- one line of text ----
 def grid(**values):
-    return notebook.planned(
-        paths.NOTEBOOKS / f"{PAGE}.ipynb", {"profile": "toy"} | values
-    )["grid"]
+    return notebook.planned(notebook.path_of(PAGE), {"profile": "toy"} | values)["grid"]
 
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():
@@ -66,7 +64,7 @@ def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
 LINE = '    "sin": Operation(1, np.sin, lambda t, x: t.sin(x)),\n'
 PUBLISHED = """
 from lib.papers import efficientbert_search as search
-from lib.search import space
+from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}
 told["grammars"] = [space.grammar(stage) for stage in space.SEARCHED]
@@ -75,7 +73,7 @@ told["candidates"] = [net.to_json() for net in search.candidates("toy", 2)]
 USED = """
 import json, torch
 from lib.model import supernet
-from lib.search import surface
+from lib.papers.efficientbert.search import surface
 from lib.papers.efficientbert.search.net import Layer, Net
 
 net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))

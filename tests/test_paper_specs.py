@@ -15,7 +15,6 @@ from conftest import FAMILIES, RunWriter, classes, every_spec, made, untrained
 from lib import data
 from lib.__main__ import main
 from lib.claims import notebook
-from lib.core import paths
 from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import plain
 from lib.core.store import Store
@@ -32,7 +31,7 @@ from lib.train.batches import Encoded, encode
 from lib.train.steps import distilling
 
 PAGES = notebook.find(["ghostbert_*"])
-T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"
+T01 = notebook.path_of("ghostbert_t01_glue_dev")
 
 
 def family_of(spec):
@@ -101,7 +100,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
         if "train" in args:
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
-    page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
+    page = notebook.path_of("ghostbert_t04_ablation")
     rows = notebook.planned(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {spec.parents["start"].name for spec in without}
@@ -213,7 +212,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
-    page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
+    page = notebook.path_of("ghostbert_t04_ablation")
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
@@ -254,7 +253,7 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
-    page = paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb"
+    page = notebook.path_of("ghostbert_f01_accuracy_vs_cost")
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
     shared = {row["spec"].id for row in notebook.planned(page, {})["recorded"]}

@@ -469,7 +469,9 @@ def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
     # here are none.
     without = ("_00_method", "_01_summary", "_s70_what_matters")
     pages = [
-        p.stem for p in notebook.find([f"{paper}_*"]) if not p.stem.endswith(without)
+        notebook.name_of(p)
+        for p in notebook.find([f"{paper}/"])
+        if not notebook.name_of(p).endswith(without)
     ]
     began, busy = time.monotonic(), time.process_time()
     failed = command.main(["run", *pages, "--profile", "paper"])

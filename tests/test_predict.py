@@ -40,9 +40,7 @@ def test_it_predicts_the_test_rows_of_its_model(make):
 # ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
-    rows = notebook.planned(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", {})[
-        "grid"
-    ]
+    rows = notebook.planned(notebook.path_of("ghostbert_t02_glue_test"), {})["grid"]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}
 
 

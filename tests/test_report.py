@@ -18,7 +18,7 @@ from lib.report import builder
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
-from lib.page import artefact
+from lib.report import artefact
 page = artefact.start("NAME", globals())"""
 GRID = """from lib import data
 from lib.core.options import Numerics, Targets, Train

@@ -100,7 +100,9 @@ def test_a_cell_of_scores_names_no_search(plans):
 
 # ---- THE GRIDS OF THE PAGES
 
-NOTEBOOKS = [path for path in notebook.find() if cells_of(path.stem, "mini")]
+NOTEBOOKS = [
+    path for path in notebook.find() if cells_of(notebook.name_of(path), "mini")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +120,7 @@ def lacking(path):
         for row in made
     ]  # fmt: skip
     found = []
-    for plan in cells_of(path.stem, "mini"):
+    for plan in cells_of(notebook.name_of(path), "mini"):
         for label, where in plan.cell.models:
             own = [row for row in grid if fits(row, label, where)]
             own = [row for row in own if plan.cell.measure or scored(row["spec"])]
@@ -138,12 +140,12 @@ def lacking(path):
 
 def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
-    assert {plan.claim for path in NOTEBOOKS for plan in cells_of(path.stem, "mini")} >= {
+    assert {plan.claim for path in NOTEBOOKS for plan in cells_of(notebook.name_of(path), "mini")} >= {
         "G1", "E1", "B1", "N1"
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: notebook.name_of(path))
 def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
     assert lacking(path) == []
 
@@ -170,7 +172,7 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
-        for plan in cells_of(path.stem, "mini"):
+        for plan in cells_of(notebook.name_of(path), "mini"):
             same = lists.described(plan.claim, plan.cell.text)["same_as"]
             assert plan.seeds == lists.seeds(same or plan.claim), plan
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_args, get_origin
 from lib.claims.seeds import seeded
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
+from lib.core.papers import find_papers, paper_of_page
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import say
@@ -55,18 +56,43 @@ class Parameter:
     range: tuple[float, ...] = ()
 
 
+def name_of(path: str | Path) -> str:
+    """Return the id of a notebook: its file's name, behind the prefix of its paper."""
+    path = Path(path)
+    paper = find_papers().get(path.parent.name)
+    return f"{paper.prefix}_{path.stem}" if paper else path.stem
+
+
+def path_of(name: str) -> Path:
+    """Return the path of a notebook: in its paper's folder, or in that of all."""
+    flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
+    if not paper or flat.exists():
+        return flat
+    return paths.NOTEBOOKS / paper / f"{name.partition('_')[2]}.ipynb"
+
+
+def list_notebooks() -> dict[str, Path]:
+    """Return {id: path} of all notebooks, by their ids."""
+    files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
+    return dict(sorted((name_of(path), path) for path in files))
+
+
+def fits(text: str, name: str, path: Path) -> bool:
+    """Return whether a text is part of a notebook's id or of its path, or a glob of
+    one."""
+    place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
+    return any(text in label or Path(label).match(text) for label in (name, place))
+
+
 def find(patterns: Sequence[str] = ()) -> list[Path]:
     """Return the notebooks whose names match one of the patterns, or all notebooks.
 
     A pattern is a part of a name, or a glob. Raises Refused for a pattern without a
     match, with the nearest notebook."""
-    notebooks, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
+    notebooks, chosen = list_notebooks(), {}
     for pattern in patterns or [""]:
-        hits = [
-            p
-            for stem, p in notebooks.items()
-            if pattern in stem or Path(stem).match(pattern)
-        ]
+        text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
+        hits = [path for name, path in notebooks.items() if fits(text, name, path)]
         if pattern and not hits:
             known("notebook", pattern, notebooks)
         chosen |= dict.fromkeys(hits)
@@ -139,17 +165,17 @@ def check(path: Path, values: Json) -> Json:
 
     Raises Refused for an unknown name, with the nearest one, and for a value that
     cannot be."""
-    declared, suffix = parameters(path), f"of {Path(path).stem}"
+    declared, suffix = parameters(path), f"of {name_of(path)}"
     for name, value in values.items():
         known(f"parameter {suffix}", name, declared)
         if why := absurd(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             known(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has(value, Path(path).stem):
+            if not planned_rows.has(value, name_of(path)):
                 pages = ", ".join(planned_rows.pages(value))
                 raise Refused(
-                    f"{Path(path).stem} has no rows at {value}: take one of {pages}"
+                    f"{name_of(path)} has no rows at {value}: take one of {pages}"
                 )
     return {name: parameter.default for name, parameter in declared.items()} | values
 
@@ -206,12 +232,12 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     names["profile"] = grids.profile_of_values(names)
     try:
         exec(
-            compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"),
+            compile(cells(path).get("grid", ""), f"{name_of(path)}:grid", "exec"),
             names,
         )
         if callable(grid := names.get("grid")):
             names["grid"] = planned_rows.rows(
-                grid, names["profile"], names, Path(path).stem
+                grid, names["profile"], names, name_of(path)
             )
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
@@ -220,12 +246,12 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
         raise
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
-        raise Refused(f"{Path(path).stem}: {why}") from error
+        raise Refused(f"{name_of(path)}: {why}") from error
     variables = {name: rows for name, rows in names.items() if is_grid(rows)}
     if values.get("seeds") or isinstance(names["profile"], grids.ReaderProfile):
         return variables
     scales = {"grid": str(names["profile"])}
-    page = Path(path).stem
+    page = name_of(path)
     return {
         name: seeded(page, scales.get(name, "mini"), rows)
         for name, rows in variables.items()
@@ -308,7 +334,7 @@ def tidy() -> list[Path]:
     for path in find():
         disk.write(path, normalised(path.read_text()))
     disk.write_json(
-        paths.COMMITTED, {path.stem: committed_form(path) for path in find()}
+        paths.COMMITTED, {name_of(path): committed_form(path) for path in find()}
     )
     return [
         path
@@ -328,7 +354,7 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     values: all parameters. hand: whether the notebook runs in JupyterLab or under
     papermill, where its cells may differ from those of the file."""
     now, scope = committed_form(path), grids.profile_of_values(values)
-    before = committed().get(path.stem, {"parameters": {}, "cells": ""})
+    before = committed().get(name_of(path), {"parameters": {}, "cells": ""})
     profile_parameters = grids.values(scope)
     lines = grids.own_lines(scope)
     titles = (
@@ -360,7 +386,7 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
         json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode()
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
-    return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
+    return paths.FIGURES / "scratch" / name_of(path) / f"{label[:80]}-{key}", lines
 
 
 def provenance(folder: Path, name: str) -> Json | None:

@@ -102,7 +102,7 @@ def runs(store: Store) -> list[tuple[str, ...]]:
     grids = {
         (claim["id"], judging.SCALE): judging.rows(claim) for claim in evidence.chosen()
     }
-    for page in (path.stem for path in notebook.find()):
+    for page in (notebook.name_of(path) for path in notebook.find()):
         grids[page, judging.SCALE] = judging.planned(page, judging.SCALE)
         grids[page, "paper"] = checks.made(page)
     plans = (name for name in PROFILES if planned.lines(name))

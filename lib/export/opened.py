@@ -131,10 +131,9 @@ def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
     hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        reason = (
-            f"{len(specs)} runs of {path.stem} have {columns}: choose a line such as"
-        )
-        raise Refused(f"{reason} {', '.join(map(str, lines))}")
+        reason = f"{len(specs)} runs of {notebook.name_of(path)} have {columns}"
+        choice = f"choose a line such as {', '.join(map(str, lines))}"
+        raise Refused(f"{reason}: {choice}")
     return specs.pop()
 
 

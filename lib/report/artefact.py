@@ -379,7 +379,7 @@ def start(name: str, namespace: dict[str, Any]) -> Page:
     namespace: the globals of the kernel.
     """
     plot.style()
-    path = paths.NOTEBOOKS / f"{name}.ipynb"
+    path = notebook.path_of(name)
     names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
     values = notebook.check(
         path, {name: namespace[name] for name in names if name in namespace}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 # Pages come from these files, and from their notebooks and runs.
-CODE = "lib/**/*.py lib/**/*.toml lib/page/template/**/*.* data/found.md data/published/**/*.*"
+CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 SHOWS = re.compile(
     r"\bpage\.(table|figure)\(|\(page\b"
 )  # Such code makes a table or a figure.
@@ -63,7 +63,7 @@ def fingerprint(builder: PageBuilder, store: Store) -> str:
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and which of its runs at mini are recorded."""
-    names = shown().get(builder.path.stem, ())
+    names = shown().get(notebook.name_of(builder.path), ())
     results: list[str | list[Any]] = [
         name for name in names if (store.records / name).exists()
     ]
@@ -94,7 +94,7 @@ class PageBuilder:
 
     @property
     def page(self) -> Path:
-        return self.folder / f"{self.path.stem}.html"
+        return self.folder / f"{notebook.name_of(self.path)}.html"
 
     @property
     def body(self) -> Json | None:
@@ -103,7 +103,11 @@ class PageBuilder:
         A page made by hand has no HTML.
         """
         is_complete = made_of(self.page) or not self.page.exists()
-        return notebook.provenance(self.folder, self.path.stem) if is_complete else None
+        return (
+            notebook.provenance(self.folder, notebook.name_of(self.path))
+            if is_complete
+            else None
+        )
 
     def fail(self, why: str) -> None:
         """Note why the page could not be made, and delete an older page: it is no
@@ -129,11 +133,12 @@ def make(builder: PageBuilder, digest: str) -> float:
     began, path, folder = time.monotonic(), builder.path, builder.folder
     execute(builder)
     book: Any = nbformat.read(folder / path.name, 4)
-    body = notebook.provenance(folder, path.stem)
+    body = notebook.provenance(folder, notebook.name_of(path))
     assert body is not None
     if body["profile"] == "mini" and not builder.differs:
         disk.write(
-            folder / f"{path.stem}.page.md", light(book, notebook.title(path), body)
+            folder / f"{notebook.name_of(path)}.page.md",
+            light(book, notebook.title(path), body),
         )
     disk.write(builder.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
@@ -154,15 +159,22 @@ def execute(builder: PageBuilder) -> None:
         builder.folder,
         builder.folder / builder.path.name,
     )
-    ledger, see = folder / f"{builder.path.stem}.json", f"see {paths.shown(output)}"
+    ledger, see = (
+        folder / f"{notebook.name_of(builder.path)}.json",
+        f"see {paths.shown(output)}",
+    )
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     folder.mkdir(parents=True, exist_ok=True)
     # Another command may make the same page.
-    lock = FileLock(folder / f".{builder.path.stem}.lock", thread_local=False)
+    lock = FileLock(
+        folder / f".{notebook.name_of(builder.path)}.lock", thread_local=False
+    )
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"waiting  {builder.path.stem}: another process is making its page")
+        say(
+            f"waiting  {notebook.name_of(builder.path)}: another process is making its page"
+        )
     else:
         lock.release()
     how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
@@ -238,7 +250,7 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     )
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.readable(cell.source)
+            cell.source = equation.readable(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(body["profile"], notebook.title(path), body["differs"])
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
@@ -259,16 +271,16 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
     book: the notebook as JSON. body: what its last cell wrote.
     """
     made = "Profile {profile}. Runs: {counted}. ".format_map(body)
-    made += "Made of [`notebooks/{id}.ipynb`](../../notebooks/{id}.ipynb), ".format_map(
-        body
-    )
+    path = notebook.path_of(body["id"])
+    place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
+    made += f"Made of [`{place}`](../../{place}), "
     made += f"records `{body['records']}`."
     parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in shown_cells(book["cells"]):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
             source = equation.linked(
-                source, "page.md"
+                source, "page.md", path
             )  # A light page lies beside others.
             parts.append(
                 source.partition("\n")[2].strip() if "title" in tags else source

@@ -6,31 +6,39 @@ page."""
 import base64
 import html
 import io
+import os
 import re
+from pathlib import Path
 
 from matplotlib import mathtext
 from matplotlib.font_manager import FontProperties
 
+from lib.claims import notebook
+
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
-NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
+NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 
 
-def readable(markdown: str) -> str:
+def readable(markdown: str, path: Path) -> str:
     """Return the Markdown text of a cell as a page shows it; code stays as it is.
 
     Raises Refused where matplotlib cannot set an equation.
     """
-    parts = CODE.split(linked(markdown, "html"))
+    parts = CODE.split(linked(markdown, "html", path))
     parts[::2] = [EQUATION.sub(drawn, part) for part in parts[::2]]
     return "".join(parts)
 
 
-def linked(markdown: str, kind: str) -> str:
-    """Return a text whose links to notebooks lead to their pages; kind: "html" or
-    "page.md"."""
+def linked(markdown: str, kind: str, path: Path) -> str:
+    """Return a text of a notebook at a path, with links to the pages of notebooks;
+    kind: "html" or "page.md"."""
+
+    def to_page(match: re.Match[str]) -> str:
+        return f"]({notebook.name_of(os.path.normpath(path.parent / match[1]))}.{kind})"
+
     parts = CODE.split(markdown)
-    parts[::2] = [NOTEBOOK.sub(rf"](\1.{kind})", part) for part in parts[::2]]
+    parts[::2] = [NOTEBOOK.sub(to_page, part) for part in parts[::2]]
     return "".join(parts)
 
 

@@ -41,7 +41,7 @@ def pages(paper: str) -> pd.DataFrame:
 
     lines = []
     for path in notebook.find([paper]):
-        name = path.stem
+        name = notebook.name_of(path)
         if not name.startswith(f"{paper}_") or name.startswith(f"{paper}_01"):
             continue
         ids = judging.of_page(name)

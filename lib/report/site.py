@@ -122,7 +122,7 @@ class Report:
         """Yield a line for each page that has an answer."""
         for builder in self.builders:
             for line in (builder.body or {}).get("answer", ())[:1]:
-                yield f"  {builder.path.stem}: {line}"
+                yield f"  {notebook.name_of(builder.path)}: {line}"
 
     def close(self) -> None:
         """Write the index for the last time, however the work ended."""
@@ -150,7 +150,7 @@ class Report:
                 builder.fail(
                     "its worker was killed; run it again" if killed else one_line(error)
                 )
-                line = f"failed   {builder.path.stem}: {builder.failed}"
+                line = f"failed   {notebook.name_of(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
                 line = (
@@ -174,11 +174,9 @@ def publish(
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
     names = [name for name in notebook.committed() if planned.has(profile, name)]
-    stored_builders = [
-        PageBuilder(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in names
-    ]
+    stored_builders = [PageBuilder(notebook.path_of(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        builder = PageBuilder(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
+        builder = PageBuilder(notebook.path_of(place.parent.name), place)
         if (
             (body := builder.body)
             and body["profile"] == profile
@@ -190,7 +188,9 @@ def publish(
         builder.page: builder for builder in [*stored_builders, *builders]
     }.values():
         shown = card(builder, profile, working and builder in builders)
-        paper = lists.PAPERS.get(paper_of_page(builder.path.stem), "The workbook")
+        paper = lists.PAPERS.get(
+            paper_of_page(notebook.name_of(builder.path)), "The workbook"
+        )
         sections["Experiments" if builder.differs else paper].append(shown)
     index = verdicts.ENVIRONMENT.get_template("index.html.j2")
     text = index.render(profile=profile, sections=sections, working=working)
@@ -205,13 +205,16 @@ def card(builder: PageBuilder, profile: str, working: bool) -> Json:
         builder.page if builder.page.exists() else builder.folder,
     )
     how = notebook.command(
-        builder.path.stem,
+        notebook.name_of(builder.path),
         grids.profile_of_values({"profile": profile} | builder.values),
     )
     try:
         title, failed = notebook.title(builder.path), builder.failed
     except ValueError as error:
-        title, failed = builder.path.stem, builder.failed or paths.scrubbed(str(error))
+        title, failed = (
+            notebook.name_of(builder.path),
+            builder.failed or paths.scrubbed(str(error)),
+        )
     return vars(builder) | {
         "title": title,
         "failed": failed,

@@ -1,9 +1,9 @@
 """This step searches for a network (EfficientBERT section 3.2).
 
-lib.search proposes candidates and writes them down, free of torch. Here a candidate inherits from a
-supernet and is scored. In stages 1 and 2 each candidate is trained for a while, on text and on the
-task. In stage 3 it is a part of a supernet that was trained in parts, and is not trained itself.
-"""
+`engine.py` proposes candidates and writes them down, free of torch. Here a candidate
+inherits from a supernet and is scored. In stages 1 and 2 each candidate is trained for
+a while, on text and on the task. In stage 3 it is a part of a supernet that was trained
+in parts, and is not trained itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
