@@ -31,6 +31,7 @@ from lib.core import paths, processor
 from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
+from lib.core.steps import function
 from lib.core.store import Scratch, Store
 from lib.data import texts
 from lib.model import backbone
@@ -45,7 +46,6 @@ from lib.stats import metrics
 from lib.stats.cost import SHAPES, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode
-from lib.train.steps import function
 from lib.train.steps.latency import clocks
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3

@@ -468,11 +468,8 @@ def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
     # Methods train toys, and front pages and what matters in a search show records:
     # here are none.
     without = ("_00_method", "_01_summary", "_s70_what_matters")
-    pages = [
-        notebook.name_of(p)
-        for p in notebook.find([f"{paper}/"])
-        if not notebook.name_of(p).endswith(without)
-    ]
+    names = map(notebook.name_of, notebook.find([f"{paper}/"]))
+    pages = [name for name in names if not name.endswith(without)]
     began, busy = time.monotonic(), time.process_time()
     failed = command.main(["run", *pages, "--profile", "paper"])
     with capsys.disabled():
