@@ -112,9 +112,8 @@ def read(
     The second dict has the notebooks whose Specs cannot be made, because data are not
     at hand, or because a parameter, the data or the model does not suit. Notebooks that
     lack a parameter which the command names are left out."""
-    from lib.claims import notebook
+    from lib.claims import notebook, planned
     from lib.core.store import Store
-    from lib.papers import planned
 
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
@@ -194,9 +193,8 @@ def plan(args: argparse.Namespace) -> bool:
     """Print what a run of these notebooks would take, all work in hand, and what did
     not finish."""
     from lib import data
-    from lib.claims import notebook
+    from lib.claims import notebook, planned
     from lib.cluster import sweep
-    from lib.papers import planned
     from lib.papers.grids import own_lines, reader_part
 
     with data.planning() as absent:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from unseen import note_pool
 
 from lib import data
-from lib.claims import cells, evidence, notebook
+from lib.claims import cells, evidence, notebook, planned
 from lib.cluster import executors
 from lib.core import paths
 from lib.core.spec import Spec
 from lib.data import Split, unseen
-from lib.papers import frontier, grids, planned
+from lib.papers import frontier, grids
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas

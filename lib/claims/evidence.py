@@ -5,7 +5,7 @@ planned seeds (`lib.claims.judging`). Runs are made in rounds. A round is all cl
 one more planned seed, in the order of `data/published/plan.csv` and then of
 `plan_fair.csv`; other claims come last.
 
-A profile with a plan of lines (`lib.papers.planned`) has the rows of its lines. Each of
+A profile with a plan of lines (`lib.claims.planned`) has the rows of its lines. Each of
 its steps is whole before the next begins, and within a step each seed, so that a
 teacher and its students are made in one go.
 
@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import chain, groupby, zip_longest
 from typing import Any
 
-from lib.claims import lists, notebook
+from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
 from lib.claims.judging import SCALE, recorded, rows
 from lib.cluster import sweep
@@ -30,7 +30,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec, ancestry, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
-from lib.papers import grids, planned
+from lib.papers import grids
 
 # Pages show the runs of these steps beside the networks that they found.
 BESIDE = ("search", "nas_search", "random_architecture")

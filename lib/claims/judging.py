@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 
 from lib.claims import cells, checks, lists, notebook, words
+from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import may_fail
 from lib.core import disk, paths
@@ -29,7 +30,6 @@ from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
 from lib.core.store import Store, run_lines
 from lib.papers import grids
-from lib.papers import planned as plans
 from lib.stats.compare import Column
 
 if TYPE_CHECKING:

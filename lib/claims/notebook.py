@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
+from lib.claims import planned as planned_rows
 from lib.claims.seeds import seeded
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
@@ -23,7 +24,6 @@ from lib.core.spec import Spec
 from lib.core.store import say
 from lib.core.types import Json
 from lib.papers import grids
-from lib.papers import planned as planned_rows
 
 ORDER = (
     "title",

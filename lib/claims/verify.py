@@ -17,14 +17,13 @@ from pathlib import Path
 import pandas as pd
 
 from lib import data
-from lib.claims import checks, evidence, judging, lists, notebook
+from lib.claims import checks, evidence, judging, lists, notebook, planned
 from lib.claims.committed import FILES, FIX, changed, seen
 from lib.core import disk, paths
 from lib.core.names import one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
-from lib.papers import planned
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 

@@ -30,6 +30,7 @@ from matplotlib.figure import Figure
 
 from lib.claims import judging as source
 from lib.claims import lists, notebook
+from lib.claims import planned as plans
 from lib.claims.seeds import seeded
 from lib.claims.words import Verdict
 from lib.cluster import sweep
@@ -39,7 +40,6 @@ from lib.core.rows import Row
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
-from lib.papers import planned as plans
 from lib.report import plot, site
 from lib.report.tables import (
     Runs,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from lib.claims import lists, notebook
+from lib.claims import lists, notebook, planned
 from lib.cluster import executors
 from lib.core import disk, paths
 from lib.core.names import one_line
@@ -28,7 +28,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.core.types import Json
-from lib.papers import grids, planned
+from lib.papers import grids
 from lib.report import verdicts
 from lib.report.builder import PageBuilder, fingerprint, made_of, make
 

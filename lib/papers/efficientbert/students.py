@@ -33,10 +33,8 @@ from lib.papers.efficientbert.search.net import Net, from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import Match, Prediction, imitating, layer_map, projected
+from lib.train.steps.distilling import SURGERY
 
-# This file of a run lists the operations of the steps operate and distil, with their
-# reports.
-SURGERY = "surgery.json"
 # This file beside a student's weights has the projection, which serves distillation
 # alone.
 PROJECTION = "projection.safetensors"

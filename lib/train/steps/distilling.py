@@ -1,7 +1,6 @@
-"""These are the steps of GhostBERT (section 2.3).
+"""These steps cut a teacher, add to it, and let it match the teacher's hidden states.
 
-A teacher is cut and gets ghosts, with or without matching the teacher's hidden states.
-"""
+So GhostBERT makes its models (section 2.3), and the frontier those of all methods."""
 
 import copy
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
-from lib.papers.efficientbert.students import SURGERY
 from lib.train import loop
 from lib.train.learn import TaskTraining, learn
 from lib.train.matching import (
@@ -31,6 +29,10 @@ from lib.train.matching import (
     states_on_disk,
     write_states,
 )
+
+# This file of a run lists the operations of the steps operate and distil, with their
+# reports.
+SURGERY = "surgery.json"
 
 
 def distil(
