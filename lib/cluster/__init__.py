@@ -1,1 +1,1 @@
-"""This room has runs: what decides one, where it is kept, and who makes it."""
+"""This room makes many runs as one graph: on this machine, on Ray, or on Slurm."""

@@ -1,5 +1,3 @@
-"""This folder makes pages of notebooks: it checks parameters, executes notebooks and
-writes HTML.
+"""This room makes pages of notebooks: it executes them, and writes HTML and light pages.
 
-It is free of torch.
-"""
+It is free of torch."""

@@ -1,5 +1,4 @@
-"""This room has EfficientBERT's search: formulas, networks, spaces and samplers, and
-gate control.
+"""This folder has EfficientBERT's search: the language of formulas, networks, spaces and
+samplers.
 
-It is free of torch.
-"""
+Only `step.py`, which trains candidates, needs torch."""
