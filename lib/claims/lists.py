@@ -4,12 +4,14 @@ trials.
 It is free of torch.
 """
 
+import re
+from collections.abc import Mapping
 from csv import DictReader
 from functools import cache
 from typing import Any
 
 from lib.claims.cells import parse_seeds
-from lib.core.papers import find_papers
+from lib.core.papers import find_papers, path_of
 from lib.core.paths import PUBLISHED
 
 PAPERS = {name: paper.title for name, paper in find_papers().items()}
@@ -19,13 +21,39 @@ PAPERS = {name: paper.title for name, paper in find_papers().items()}
 def lines(name: str) -> list[dict[str, str]]:
     """Return the rows of a file under `data/published`; name: "bermo/claims".
 
-    A plan or a list of trials that is not written has no rows.
-    """
+    A plan or a list of trials that is not written has no rows. Rows of a paper that is
+    not here are left out."""
     path = PUBLISHED / f"{name}.csv"
     if name.startswith(("plan_", "trials_")) and not path.exists():
         return []
     with path.open() as file:
-        return list(DictReader(file))
+        rows = list(DictReader(file))
+    return [row for row in rows if is_here(row)] if absent_papers() else rows
+
+
+@cache
+def absent_papers() -> list[str]:
+    """Return the papers whose folder was taken away: `central.csv` names all."""
+    with (PUBLISHED / "central.csv").open() as file:
+        named = dict.fromkeys(row["paper"] for row in DictReader(file))
+    return [paper for paper in named if paper not in PAPERS]
+
+
+def is_here(row: Mapping[str, str]) -> bool:
+    """Return whether a row speaks of no paper, page or claim that is not here."""
+    pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
+    if row.get("paper") in absent_papers() or not all(
+        path_of(p).exists() for p in pages
+    ):
+        return False
+    claim = row.get("claim", "") if "id" not in row else ""
+    return not claim or not re.fullmatch(r"[A-Z]+[0-9]+", claim) or claim in known_ids()
+
+
+@cache
+def known_ids() -> set[str]:
+    """Return the ids of the claims of the papers that are here, and of ours."""
+    return {row["id"] for paper in (*PAPERS, "own") for row in lines(f"{paper}/claims")}
 
 
 @cache

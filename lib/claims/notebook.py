@@ -18,7 +18,8 @@ from lib.claims import planned as planned_rows
 from lib.claims.seeds import seeded
 from lib.core import disk, paths
 from lib.core.names import Refused, known, one_line
-from lib.core.papers import find_papers, paper_of_page
+from lib.core.papers import name_of as name_of
+from lib.core.papers import path_of as path_of
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import say
@@ -54,21 +55,6 @@ class Parameter:
     type: type
     default: Any
     range: tuple[float, ...] = ()
-
-
-def name_of(path: str | Path) -> str:
-    """Return the id of a notebook: its file's name, behind the prefix of its paper."""
-    path = Path(path)
-    paper = find_papers().get(path.parent.name)
-    return f"{paper.prefix}_{path.stem}" if paper else path.stem
-
-
-def path_of(name: str) -> Path:
-    """Return the path of a notebook: in its paper's folder, or in that of all."""
-    flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
-    if not paper or flat.exists():
-        return flat
-    return paths.NOTEBOOKS / paper / f"{name.partition('_')[2]}.ipynb"
 
 
 def list_notebooks() -> dict[str, Path]:

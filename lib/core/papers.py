@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from lib.core import paths
+
 FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 
@@ -50,3 +52,18 @@ def paper_of_page(page: str) -> str:
     prefix = page.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
+
+
+def name_of(path: str | Path) -> str:
+    """Return the id of a notebook: its file's name, behind the prefix of its paper."""
+    path = Path(path)
+    paper = find_papers().get(path.parent.name)
+    return f"{paper.prefix}_{path.stem}" if paper else path.stem
+
+
+def path_of(name: str) -> Path:
+    """Return the path of a notebook: in its paper's folder, or in that of all."""
+    flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
+    if not paper or flat.exists():
+        return flat
+    return paths.NOTEBOOKS / paper / f"{name.partition('_')[2]}.ipynb"
