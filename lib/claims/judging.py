@@ -349,13 +349,17 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 @cache
 def recorded() -> list[dict[str, str]]:
-    """Return the rows of the committed `verdicts.csv`, none where there is no file."""
+    """Return the rows of the committed `verdicts.csv`, none where there is no file.
+
+    Claims of a paper that is not here are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
     with path.open() as file:
         rows = list(csv.DictReader(file))
-    return rows if rows and "family" in rows[0] else []
+    if not rows or "family" not in rows[0]:
+        return []
+    return [row for row in rows if row["claim"] in lists.claims()]
 
 
 # These pages show comparisons of other pages, so they follow all of them.
