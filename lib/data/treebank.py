@@ -398,6 +398,7 @@ def unseen(task: str, root: Path | str) -> Split:
     return load(task, root)["test"]
 
 
+@cache
 def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the
     number of its sentence in the pooled files.
