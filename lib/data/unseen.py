@@ -13,42 +13,35 @@ phrases: their median is 6 words, that of a development sentence 19. Differences
 longer ones they are about 0.9 as large (page data_t02_mini_protocol). The module is free of torch.
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lib.core.types import Arrays
 
+if TYPE_CHECKING:
+    from lib.data import Split
+
 Text = tuple[str, ...]  # These are the words of a text.
 # Two rows share text where they have WORDS words in a row in common.
 WORDS = 4
+SHORTER = range(1, WORDS)
 # An unseen row counts in scores where it has at least LONG words.
 LONG = 9
 
 
-class _Split(Protocol):
-    """A _Split is a Split of lib.data, which imports this module."""
-
-    @property
-    def a(self) -> list[str]: ...
-    @property
-    def b(self) -> list[str] | None: ...
-    @property
-    def y(self) -> np.ndarray: ...
-    def __len__(self) -> int: ...
-    def take(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
-
-
-def texts(split: _Split, row: int) -> list[Text]:
+def texts(split: Split, row: int) -> list[Text]:
     """Return the texts of one row of a Split, each as its words."""
     return [
         tuple(column[row].lower().split()) for column in (split.a, split.b) if column
     ]
 
 
-def words(split: _Split) -> np.ndarray:
+def words(split: Split) -> np.ndarray:
     """Return the number of words in each row of a Split, [N], both texts of a pair
     together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
@@ -69,45 +62,34 @@ def marks(text: Text) -> list[Text]:
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def short(every: Iterable[Text]) -> set[Text]:
-    """Return the texts that have fewer than WORDS words."""
-    return {text for text in every if len(text) < WORDS}
-
-
-def within(text: Text, short_texts: set[Text]) -> list[Text]:
-    """Return the parts of a text that are, as a whole, one of the short texts."""
-    return [part for part in parts(text, *range(1, WORDS)) if part in short_texts]
-
-
 def apart(
-    split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
+    split: Split, taken: Iterable[int], rest: Iterable[int], count: int
 ) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`,
     or fewer where there are no more. Rows are given and returned as positions in the
     Split."""
     taken_texts = [text for row in taken for text in texts(split, row)]
     taken_parts = {
-        part for text in taken_texts for part in parts(text, *range(1, WORDS + 1))
+        part for text in taken_texts for part in parts(text, *SHORTER, WORDS)
     }
-    short_texts = short(taken_texts)
+    short = {text for text in taken_texts if len(text) < WORDS}
 
     def shares(text: Text) -> bool:
-        few = len(text) < WORDS
-        return not taken_parts.isdisjoint(marks(text)) or (
-            few and bool(within(text, short_texts))
-        )
+        if len(text) >= WORDS:
+            return not taken_parts.isdisjoint(parts(text, WORDS))
+        return text in taken_parts or not short.isdisjoint(parts(text, *SHORTER))
 
     new = (row for row in rest if not any(map(shares, texts(split, row))))
     return list(islice(new, count))
 
 
-def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
+def clusters(*splits: Split, only_equal: bool = False) -> np.ndarray:
     """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
 
     Rows that share text are in one cluster, and so are rows that a chain of such rows
     links. only_equal: whether only equal texts count as shared."""
     rows = [texts(split, row) for split in splits for row in range(len(split))]
-    few = short(text for row_texts in rows for text in row_texts)
+    short = {text for row_texts in rows for text in row_texts if len(text) < WORDS}
     parent = list(range(len(rows)))
     first: dict[Text, int] = {}
 
@@ -118,12 +100,16 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
 
     for row, row_texts in enumerate(rows):
         for text in row_texts:
-            for mark in [text] if only_equal else marks(text) + within(text, few):
+            shared = [text]
+            if not only_equal:
+                within = [part for part in parts(text, *SHORTER) if part in short]
+                shared = marks(text) + within
+            for mark in shared:
                 parent[root(row)] = root(first.setdefault(mark, row))
     return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
 
 
-def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
+def judged(split: Split, dev: Split, train: Split | None = None) -> Arrays:
     """Return the arrays by which N unseen rows are judged, beside D development rows.
 
     split, dev: the Splits of the unseen and of the development rows. train: the Split
@@ -131,11 +117,9 @@ def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     with them does not count. Returns {"labels" [N], "judged": the positions of the K
     rows that count, "cluster" [D + K], "words": the number of words [D + N]}, with
     development rows first."""
-    seen = (
-        {text for row in range(len(train)) for text in texts(train, row)}
-        if train
-        else set()
-    )
+    seen = set()
+    if train:
+        seen = {text for row in range(len(train)) for text in texts(train, row)}
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
     positions = np.flatnonzero(new & (words(split) >= LONG))
     cluster = clusters(dev, split.take(positions), only_equal=train is not None)
