@@ -178,13 +178,9 @@ def official_digests() -> Json:
 
     With them committed records are found on a machine without the data.
     """
-    place = paths.DIGESTS
-    return _noted(place, place.stat().st_mtime_ns) if place.exists() else {}
-
-
-@cache
-def _noted(path: Path, _: int) -> Json:
-    return disk.read_json(path, "take it from git")
+    if not paths.DIGESTS.exists():
+        return {}
+    return disk.read_json(paths.DIGESTS, "take it from git")
 
 
 def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
@@ -233,8 +229,14 @@ def weights(name: str) -> str:
     folder = locate(name)
     if not Path(name).is_absolute():
         return disk.digest(folder / WEIGHTS)
-    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return disk.sha("".join(path.name + disk.digest(path) for path in every).encode())
+    files = sorted(checkpoint_files(folder))
+    return disk.sha("".join(path.name + disk.digest(path) for path in files).encode())
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """Return the files of a checkpoint, without hidden ones, which nothing reads."""
+    files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
+    return [path for path in files if path.name[0] != "."]
 
 
 def checkpoint_digest(name: str) -> str:
@@ -273,7 +275,7 @@ def one_split(name: str, task_name: str, split_name: str) -> Split:
 
 
 def digest(
-    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] | None = ()
+    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] = ()
 ) -> str:
     """Return the digest of the rows of several splits, in order: 16 hex digits of a
     sha256.
@@ -294,39 +296,35 @@ def digest(
 def of_rows(name: str, task_name: str) -> str:
     """Return the digest of a task's rows; for a user's file it covers the class names
     or the scale of the scores too."""
-    user_task = task(name, task_name) if name == "own" else None
-    return digest(
-        splits(name, task_name),
-        (user_task.labels or user_task.scale) if user_task else None,
-    )
+    labels = ()
+    if name == "own":
+        user_task = task(name, task_name)
+        labels = user_task.labels or user_task.scale
+    return digest(splits(name, task_name), labels)
 
 
 def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
     """Return (digest, names of the splits) of a task's local rows. Raises
     FileNotFoundError where they are absent.
 
-    They are looked for once, and again when their folder or a user's file has changed:
-    a grid asks for them a thousand times."""
-    if name == "own":
-        places = source(name).files(task_name)
-    else:
-        places = [place for root in folder(name) for place in (root, root / task_name)]
-    changed = [disk.stamp(place) for place in places if place.exists()]
-    return looked_for(name, task_name, *changed)
+    Official rows that are there are looked for once, a user's files again when they
+    change: a grid asks for them a thousand times."""
+    user_files = source(name).files(task_name) if name == "own" else ()
+    return looked_for(name, task_name, *map(disk.stamp, user_files))
 
 
 @cache
-def looked_for(name: str, task_name: str, *_: object) -> tuple[str, list[str]]:
-    """Return what `at_hand` does.
+def looked_for(
+    name: str, task_name: str, *stamps: tuple[str, *tuple[int, ...]]
+) -> tuple[str, list[str]]:
+    """Return what `at_hand` does. stamps: those of a user's files.
 
     Digest and names are noted on disk until a file of the source or of this package
     changes: reading every task takes seconds, and each command asks for most of them.
     """
-    if name == "own":
-        files = source(name).files(task_name)
-    else:
-        paths = [path for root in folder(name) for path in sorted(root.rglob("*"))]
-        files = [path for path in paths if path.is_file()]
+    files = [Path(path) for path, *_ in stamps]
+    for root in folder(name):
+        files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read() -> list[str]:
         return [of_rows(name, task_name), *splits(name, task_name)]
@@ -400,20 +398,17 @@ def describe(
             split = pool(body)
             drawn_entry = {"rows": len(split), "digest": digest({"pool": split})}
         body["drawn"] = drawn_entry
-        enough(key, drawn_entry["rows"], rows or 0, held_out, "rows to draw from")
+        enough(key, drawn_entry["rows"], rows or 0, held_out, " rows to draw from")
     return {k: v for k, v in body.items() if v is not None}
 
 
 def enough(key: str, available: int, rows: int, held_out: int, kind: str = "") -> None:
     """Raise Refused where fewer rows are `available` than are asked for.
 
-    kind: what rows they are, for the message.
-    """
+    kind: words on what rows they are, for the message."""
     if rows + held_out > available:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
-        raise Refused(
-            f"{asked}, which has {available}{f' {kind}' * bool(kind)}: ask for fewer"
-        )
+        raise Refused(f"{asked}, which has {available}{kind}: ask for fewer")
 
 
 def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:

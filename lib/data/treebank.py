@@ -30,7 +30,7 @@ import random
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -140,17 +140,15 @@ def read(path: Path | str) -> list[Sentence]:
 def _sentence(rows: list[list[str]], document: str) -> Sentence:
     """Return the Sentence of some rows of a file. Raises Refused or IndexError where
     they are no tree."""
-    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(
-        *rows, strict=True
-    )
+    columns = list(zip(*rows, strict=True))
+    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)
-    lemmas = tuple(
-        (w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True)
-    )
+    pairs = zip(words, lemmas, strict=True)
+    lemmas = tuple((w if lemma == "_" else lemma).lower() for w, lemma in pairs)
     relations = tuple(name.split(":")[0] for name in relations)
     s = Sentence(words, lemmas, kinds, features, heads, relations, document)
-    right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
-    if not right or max(depths(s)) >= len(rows):
+    is_counted = [int(i) for i in ids] == [*range(1, len(ids) + 1)]
+    if not is_counted or heads.count(-1) != 1 or max(depths(s)) >= len(rows):
         raise ValueError
     return s
 
@@ -171,44 +169,37 @@ def depths(s: Sentence) -> list[int]:
     return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
-def _feature(sentence: Sentence, i: int, name: str) -> str | None:
+def _feature(sentence: Sentence, i: int, name: str) -> str:
     match = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
-    return match and match.group(1)
+    return match[1] if match else ""
 
 
 def _asked(
-    sentence: Sentence,
-    kind: str,
-    values: Mapping[int, str | None],
-    main: Callable[[int], bool],
+    s: Sentence, kind: str, values: Mapping[int, str], depth: int
 ) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about; None where there is
     none.
 
     kind: the part of speech of the word. values: {position of a word: its tense or
-    number}. main: f(position) -> whether the word belongs to the main clause. Where
-    none does, the word of the highest clause is taken if all values agree."""
-    words = [
-        i
-        for i, value in values.items()
-        if sentence.kinds[i] == kind and value in _NAMES
-    ]
-    candidates = [i for i in words if main(i)]
+    number}. depth: that of such a word in the main clause. Where none has it, the word
+    of the highest clause is taken if all values agree."""
+    level = depths(s)
+    words = [i for i, v in values.items() if s.kinds[i] == kind and v in _NAMES]
+    candidates = [i for i in words if level[i] == depth]
     if words and not candidates and len(set(values.values())) == 1:
-        level = depths(sentence)
         candidates = [min(words, key=level.__getitem__)]
-    value = values[candidates[0]] if candidates else None
-    return (_NAMES[value], sentence.lemmas[candidates[0]]) if value else None
+    if not candidates:
+        return None
+    i = candidates[0]
+    return _NAMES[values[i]], s.lemmas[i]
 
 
 def tense(s: Sentence) -> tuple[str, str] | None:
     """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
     of another clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
-    finite = {
-        i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]
-    }
-    return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
+    finite = [i for i in verbs if "VerbForm=Fin" in s.features[i]]
+    return _asked(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
 
 
 def number(s: Sentence, relation: str) -> tuple[str, str] | None:
@@ -218,10 +209,12 @@ def number(s: Sentence, relation: str) -> tuple[str, str] | None:
 
     relation: "nsubj" or "obj". Pronouns without a number do not count.
     """
-    places = [i for i, name in enumerate(s.relations) if name == relation]
-    values = {i: _feature(s, i, "Number") for i in places}
-    values = {i: value for i, value in values.items() if value or s.kinds[i] == "NOUN"}
-    return _asked(s, "NOUN", values, lambda i: s.heads[s.heads[i]] == -1 != s.heads[i])
+    values = {}
+    for i, name in enumerate(s.relations):
+        value = _feature(s, i, "Number")
+        if name == relation and (value or s.kinds[i] == "NOUN"):
+            values[i] = value
+    return _asked(s, "NOUN", values, 1)
 
 
 def shape(s: Sentence) -> str:
