@@ -16,9 +16,8 @@ from lib.core.names import Refused
 from lib.core.types import Json
 
 T = TypeVar("T")
-Table = list[
-    tuple[str, list[Any]]
-]  # These are places and cells; a cell may be any JSON.
+# These are places and cells; a cell may be any JSON.
+Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 
@@ -165,14 +164,11 @@ def hub(name: str) -> dict[str, list[Json]]:
         # A part of a data set is the only argument behind its name.
         # pyrefly: ignore[bad-argument-type]
         dataset = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
-    except (
-        Exception
-    ) as error:  # The client's errors differ between versions and failures.
+    # The client's errors differ between versions and failures.
+    except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
-        message = (
-            f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
-        )
-        raise ConnectionError(message) from error
+        reason = f"{name} cannot be had from the hub ({type(error).__name__})"
+        raise ConnectionError(f"{reason}; fix: {fix}") from error
     for split, rows in dataset.items():
         classes = {
             c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")

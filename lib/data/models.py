@@ -91,9 +91,8 @@ def convert(source: Path, target: Path) -> None:
         # memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
-    except (
-        Exception
-    ) as error:  # Errors of damaged files and forbidden contents are of many kinds.
+    # Errors of damaged files and forbidden contents are of many kinds.
+    except Exception as error:
         reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
         raise Refused(
             f"{reason}: it may be damaged; get the checkpoint as safetensors"
