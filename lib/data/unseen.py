@@ -13,18 +13,13 @@ phrases: their median is 6 words, that of a development sentence 19. Differences
 longer ones they are about 0.9 as large (page data_t02_mini_protocol). The module is free of torch.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from lib.core.types import Arrays
-
-if TYPE_CHECKING:
-    from lib.data import Split
 
 Text = tuple[str, ...]  # These are the words of a text.
 # Two rows share text where they have WORDS words in a row in common.
@@ -34,14 +29,27 @@ SHORTER = range(1, WORDS)
 LONG = 9
 
 
-def texts(split: Split, row: int) -> list[Text]:
+class _Split(Protocol):
+    """A _Split is a Split of lib.data, which imports this module."""
+
+    @property
+    def a(self) -> list[str]: ...
+    @property
+    def b(self) -> list[str] | None: ...
+    @property
+    def y(self) -> np.ndarray: ...
+    def __len__(self) -> int: ...
+    def take(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
+
+
+def texts(split: _Split, row: int) -> list[Text]:
     """Return the texts of one row of a Split, each as its words."""
     return [
         tuple(column[row].lower().split()) for column in (split.a, split.b) if column
     ]
 
 
-def words(split: Split) -> np.ndarray:
+def words(split: _Split) -> np.ndarray:
     """Return the number of words in each row of a Split, [N], both texts of a pair
     together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
@@ -63,7 +71,7 @@ def marks(text: Text) -> list[Text]:
 
 
 def apart(
-    split: Split, taken: Iterable[int], rest: Iterable[int], count: int
+    split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
 ) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`,
     or fewer where there are no more. Rows are given and returned as positions in the
@@ -83,7 +91,7 @@ def apart(
     return list(islice(new, count))
 
 
-def clusters(*splits: Split, only_equal: bool = False) -> np.ndarray:
+def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
 
     Rows that share text are in one cluster, and so are rows that a chain of such rows
@@ -109,7 +117,7 @@ def clusters(*splits: Split, only_equal: bool = False) -> np.ndarray:
     return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
 
 
-def judged(split: Split, dev: Split, train: Split | None = None) -> Arrays:
+def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     """Return the arrays by which N unseen rows are judged, beside D development rows.
 
     split, dev: the Splits of the unseen and of the development rows. train: the Split
