@@ -380,8 +380,8 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.unseen_positions, data.unseen_rows, data.pool
-    for function in (data.splits, data.looked_for, *drawing, texts.first):
+    drawing = data.unseen_positions, data.pool_beside
+    for function in (data.read_once, data.looked_for, *drawing, texts.first):
         function.cache_clear()
 
 

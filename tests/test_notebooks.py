@@ -271,7 +271,7 @@ def test_commands_answer_mistakes_in_one_line(
 
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    data.splits.cache_clear()
+    data.read_once.cache_clear()
     with pytest.raises(
         FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
     ):

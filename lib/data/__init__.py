@@ -22,10 +22,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -34,8 +34,6 @@ from lib.core import disk, paths
 from lib.core.names import Absent, Refused, known, stream
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -62,20 +60,17 @@ class Task:
         return 2 if self.span else len(self.labels) or 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
-    """A Split holds N rows of a task.
+    """A Split holds N rows of a task. It equals itself alone, so that what is computed
+    from it can be cached.
 
     a: the first text of each row. b: the second text of each row; None where a row has
     one text. y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]:
-    the first character
-      of the first answer in `b` and the one after its last; -1 and -1 where there is no
-      answer.
-    index: the number of each row in its source, int64 [N]. Predictions of two runs are
-    matched by
-      it.
-    answers: for spans, all accepted texts of each row.
-    """
+    the first character of the first answer in `b` and the one after its last; -1 and -1
+    where there is no answer. index: the number of each row in its source, int64 [N].
+    Predictions of two runs are matched by it. answers: for spans, all accepted texts of
+    each row."""
 
     a: list[str]
     b: list[str] | None
@@ -108,8 +103,8 @@ FOLDERS = {
     "glue": "glue",
     "squad": "squad",
     "senteval": "probing",
+    "treebank": "ud_english_ewt",
 }
-FOLDERS |= {"treebank": "ud_english_ewt"}
 # Noted digests of rows are computed again when one of these files of code changes.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
@@ -159,7 +154,6 @@ def described(descriptor: Json) -> Task:
     return task(descriptor["source"], descriptor["task"])
 
 
-# ---- what is not at hand ----
 _absent: set[str] | None = None
 _look = True
 
@@ -184,13 +178,9 @@ def official_digests() -> Json:
 
     With them committed records are found on a machine without the data.
     """
-    place = paths.DIGESTS
-    return _noted(place, place.stat().st_mtime_ns) if place.exists() else {}
-
-
-@cache
-def _noted(path: Path, _: int) -> Json:
-    return disk.read_json(path, "take it from git")
+    if not paths.DIGESTS.exists():
+        return {}
+    return disk.read_json(paths.DIGESTS, "take it from git")
 
 
 def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
@@ -213,7 +203,6 @@ def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
         return official or "absent"
 
 
-# ---- checkpoints ----
 def holding(name: str, file: str) -> Path | None:
     """Return the local folder of a checkpoint that contains `file`; None where there is
     none."""
@@ -240,8 +229,14 @@ def weights(name: str) -> str:
     folder = locate(name)
     if not Path(name).is_absolute():
         return disk.digest(folder / WEIGHTS)
-    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return disk.sha("".join(path.name + disk.digest(path) for path in every).encode())
+    files = sorted(checkpoint_files(folder))
+    return disk.sha("".join(path.name + disk.digest(path) for path in files).encode())
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """Return the files of a checkpoint, without hidden ones, which nothing reads."""
+    files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
+    return [path for path in files if path.name[0] != "."]
 
 
 def checkpoint_digest(name: str) -> str:
@@ -250,31 +245,22 @@ def checkpoint_digest(name: str) -> str:
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
-# ---- descriptors ----
-def current(function: F) -> F:
-    """Cache a function of a source's name and a task's name; with `own`, while its
-    files stay.
-
-    A kernel lives on while its reader edits a file. Official rows are held to their
-    digests."""
-    cached = cache(lambda _, *args: function(*args))
-
-    @wraps(function)
-    def call(name: str, task_name: str, *args: Any) -> Any:
-        user_files = source(name).files(task_name) if name == "own" else ()
-        return cached(tuple(map(disk.stamp, user_files)), name, task_name, *args)
-
-    wrapper: Any = call  # Checkers allow no attribute on a function.
-    wrapper.cache_clear = cached.cache_clear
-    return wrapper
-
-
-@current
 def splits(name: str, task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task.
 
+    Official rows are read once, since their digests tell when they have changed. A
+    kernel lives on while its reader edits a file, so `own` reads changed files again.
+
     Raises FileNotFoundError where its files are absent, and ValueError with file and
     line where a row is malformed."""
+    if name == "own":
+        return source(name).load(task_name)
+    return read_once(name, task_name)
+
+
+@cache
+def read_once(name: str, task_name: str) -> dict[str, Split]:
+    """Return what `splits` does, of a source other than `own`."""
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
@@ -289,7 +275,7 @@ def one_split(name: str, task_name: str, split_name: str) -> Split:
 
 
 def digest(
-    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] | None = ()
+    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] = ()
 ) -> str:
     """Return the digest of the rows of several splits, in order: 16 hex digits of a
     sha256.
@@ -310,62 +296,42 @@ def digest(
 def of_rows(name: str, task_name: str) -> str:
     """Return the digest of a task's rows; for a user's file it covers the class names
     or the scale of the scores too."""
-    user_task = task(name, task_name) if name == "own" else None
-    return digest(
-        splits(name, task_name),
-        (user_task.labels or user_task.scale) if user_task else None,
-    )
+    labels = ()
+    if name == "own":
+        user_task = task(name, task_name)
+        labels = user_task.labels or user_task.scale
+    return digest(splits(name, task_name), labels)
 
 
 def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
     """Return (digest, names of the splits) of a task's local rows. Raises
     FileNotFoundError where they are absent.
 
-    They are looked for once, and again when their folder has changed: a grid asks for
-    them a thousand times."""
-    if name == "own":  # Its rows are parsed in any case.
-        return own_at_hand(name, task_name)
-    places = [place for root in folder(name) for place in (root, root / task_name)]
-    changed = [disk.stamp(place) for place in places if place.exists()]
-    summary, absent = looked_for(name, task_name, *changed)
-    if absent:
-        raise Absent(absent)
-    assert summary is not None
-    return summary
-
-
-@current
-def own_at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
-    return of_rows(name, task_name), [*splits(name, task_name)]
+    Official rows that are there are looked for once, a user's files again when they
+    change: a grid asks for them a thousand times."""
+    user_files = source(name).files(task_name) if name == "own" else ()
+    return looked_for(name, task_name, *map(disk.stamp, user_files))
 
 
 @cache
 def looked_for(
-    name: str, task_name: str, *_: object
-) -> tuple[tuple[str, list[str]] | None, str]:
-    """Return (what `at_hand` returns, "") of a task's local rows, or (None, why they
-    are absent).
+    name: str, task_name: str, *stamps: tuple[str, *tuple[int, ...]]
+) -> tuple[str, list[str]]:
+    """Return what `at_hand` does. stamps: those of a user's files.
 
     Digest and names are noted on disk until a file of the source or of this package
     changes: reading every task takes seconds, and each command asks for most of them.
     """
-    source_files = [
-        path
-        for root in folder(name)
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    ]
+    files = [Path(path) for path, *_ in stamps]
+    for root in folder(name):
+        files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read() -> list[str]:
         return [of_rows(name, task_name), *splits(name, task_name)]
 
-    try:
-        rows_digest, *names = disk.remembered(
-            ["rows", name, task_name], [*CODE, *source_files], read
-        )
-    except FileNotFoundError as error:
-        return None, str(error)
-    return (rows_digest, names), ""
+    note = ["rows", name, task_name]
+    rows_digest, *names = disk.remembered(note, [*CODE, *files], read)
+    return rows_digest, names
 
 
 def describe(
@@ -385,19 +351,16 @@ def describe(
     rows: the number of training rows; None takes all. held_out: the number of further
     training rows, which serve importance and selection. unseen: the largest number of
     labelled rows on which models are only judged. beside: the number of rows, in the
-    order of drawing, on which any run of the task may train or
-      select. Unseen rows are drawn behind these. The default is `rows` and `held_out`
-      together, or 0 where the source has official unseen rows. Raises Refused where it
-      is smaller than both together, where `rows` is None, or with `in_order`.
-    in_order: whether to train on the first rows of the file and to hold out its last
-    ones; by
-      default rows are drawn.
+    order of drawing, on which any run of the task may train or select. Unseen rows are
+    drawn behind these. The default is `rows` and `held_out` together, or 0 where the
+    source has official unseen rows. Raises Refused where it is smaller than both
+    together, where `rows` is None, or with `in_order`. in_order: whether to train on
+    the first rows of the file and to hold out its last ones; by default rows are drawn.
     words: the least number of words of an unseen row that is taken from the training
     rows. drawn: whether each seed draws its rows. The unseen rows are fixed first,
-    behind `beside` rows;
-      the pool is all training rows that share no text with them. Raises Refused where
-      the pool has fewer than `rows` and `held_out`, and with `in_order`.
-    """
+    behind `beside` rows; the pool is all training rows that share no text with them.
+    Raises Refused where the pool has fewer than `rows` and `held_out`, and with
+    `in_order`."""
     key, digests = f"{name}/{task_name}", official_digests()
     task(name, task_name)
     rows_digest = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
@@ -407,8 +370,9 @@ def describe(
         "task": task_name,
         "digest": rows_digest,
         "rows": rows,
+        "held_out": held_out or None,
+        "in_order": in_order or None,
     }
-    body |= {"held_out": held_out or None, "in_order": in_order or None}
     if drawn and in_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
     if unseen:
@@ -420,36 +384,31 @@ def describe(
                 fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
                 raise Refused(f"{given} and {held_out} held out: {fix}")
             beside = first
-        place = [key, beside, unseen, *[words] * bool(words)]
-        body["unseen"] = noted.get("/".join(map(str, place)))
+        entry: Json = {"beside": beside, "rows": unseen}
+        if words:
+            entry["words"] = words
+        body["unseen"] = noted.get("/".join(map(str, [key, *entry.values()])))
         if not body["unseen"]:
-            split = unseen_rows(name, task_name, beside, unseen, words)
-            unseen_entry = {
-                "rows": len(split),
-                "beside": beside,
-                "digest": digest({"unseen": split}),
-            }
-            body["unseen"] = unseen_entry | ({"words": words} if words else {})
+            split = unseen_rows(name, task_name, entry)
+            entry |= {"rows": len(split), "digest": digest({"unseen": split})}
+            body["unseen"] = entry
     if drawn:
         drawn_entry: Json | None = noted.get(pool_key(body))
         if not drawn_entry:
-            split = pool(*pool_of(body))
+            split = pool(body)
             drawn_entry = {"rows": len(split), "digest": digest({"pool": split})}
         body["drawn"] = drawn_entry
-        enough(key, drawn_entry["rows"], rows or 0, held_out, "rows to draw from")
+        enough(key, drawn_entry["rows"], rows or 0, held_out, " rows to draw from")
     return {k: v for k, v in body.items() if v is not None}
 
 
 def enough(key: str, available: int, rows: int, held_out: int, kind: str = "") -> None:
     """Raise Refused where fewer rows are `available` than are asked for.
 
-    kind: what rows they are, for the message.
-    """
+    kind: words on what rows they are, for the message."""
     if rows + held_out > available:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
-        raise Refused(
-            f"{asked}, which has {available}{f' {kind}' * bool(kind)}: ask for fewer"
-        )
+        raise Refused(f"{asked}, which has {available}{kind}: ask for fewer")
 
 
 def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
@@ -471,20 +430,16 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
             raise Refused(
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
-        train = pool(*pool_of(descriptor))
-        check(
-            f"{key}, the rows to draw from,",
-            digest({"pool": train}),
-            drawn_entry["digest"],
-        )
+        train, what = pool(descriptor), f"{key}, the rows to draw from,"
+        check(what, digest({"pool": train}), drawn_entry["digest"])
     rows = descriptor.get("rows", len(train) - held)
     enough(key, len(train), rows, held)
-    in_order = descriptor.get("in_order")
-    order = np.arange(len(train)) if in_order else permuted(train)
+    order, first = permuted(train), rows
     if drawn_entry:
         assert seed is not None
         order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
-    first = len(train) - held if in_order else rows
+    elif descriptor.get("in_order"):
+        order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.take(np.sort(order[:rows]))
     if held:
         task_splits["held_out"] = train.take(np.sort(order[first : first + held]))
@@ -509,72 +464,45 @@ def permuted(split: Split) -> np.ndarray:
     return np.random.default_rng(0).permutation(len(split))
 
 
-# ---- unseen rows, and rows that share no text with them ----
-@current
-def unseen_positions(
-    name: str, task_name: str, beside: int, count: int, words: int
-) -> list[int]:
+@cache
+def unseen_positions(train: Split, beside: int, count: int, words: int) -> list[int]:
     """Return the positions of at most `count` unseen rows in the training set.
 
     They stand behind the first `beside` in the order of drawing, share no text with
-    these, and have at least so many `words`. Raises Refused where there are none."""
-    train = one_split(name, task_name, "train")
-    order, lengths = permuted(train), left.words(train) if words else None
-    behind = [row for row in order[beside:] if lengths is None or lengths[row] >= words]
-    chosen = left.apart(train, order[:beside], behind, count)
-    if not chosen:
-        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
-        raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
-    return chosen
+    these, and have at least so many `words`."""
+    order = permuted(train)
+    behind = order[beside:]
+    if words:
+        behind = behind[left.words(train)[behind] >= words]
+    return left.apart(train, order[:beside], behind, count)
 
 
-@current
-def unseen_rows(
-    name: str, task_name: str, beside: int, count: int, words: int = 0
-) -> Split:
-    """Return a Split of at most `count` unseen rows.
+def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
+    """Return a Split of unseen rows.
 
-    With `beside` 0 they are the official ones of the source. Else they are training
-    rows (`unseen_positions`)."""
+    entry: {"beside", "rows", "words"}, as in a descriptor. With "beside" 0 they are the
+    official ones of the source. Else they are training rows (`unseen_positions`).
+    Raises Refused where there are none."""
+    beside, count = entry["beside"], entry["rows"]
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
         return split.take(np.sort(permuted(split)[:count]))
-    chosen = unseen_positions(name, task_name, beside, count, words)
-    return one_split(name, task_name, "train").take(np.sort(chosen))
+    train = one_split(name, task_name, "train")
+    chosen = unseen_positions(train, beside, count, entry.get("words", 0))
+    if not chosen:
+        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
+        raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
+    return train.take(np.sort(chosen))
 
 
 def described_unseen(descriptor: Json) -> Split:
     """Return the unseen rows of a descriptor. Raises Refused where they have
     changed."""
-    name, task_name, unseen_entry = (
-        descriptor["source"],
-        descriptor["task"],
-        descriptor["unseen"],
-    )
-    split = unseen_rows(
-        name,
-        task_name,
-        unseen_entry["beside"],
-        unseen_entry["rows"],
-        unseen_entry.get("words", 0),
-    )
-    check(
-        f"{name}/{task_name}, its unseen rows,",
-        digest({"unseen": split}),
-        unseen_entry["digest"],
-    )
+    name, task_name = descriptor["source"], descriptor["task"]
+    split = unseen_rows(name, task_name, descriptor["unseen"])
+    what = f"{name}/{task_name}, its unseen rows,"
+    check(what, digest({"unseen": split}), descriptor["unseen"]["digest"])
     return split
-
-
-def pool_of(descriptor: Json) -> tuple[Any, ...]:
-    """Return the arguments of `pool` for a descriptor."""
-    unseen_entry = descriptor.get("unseen") or {}
-    place = (
-        (unseen_entry["beside"], unseen_entry["rows"], unseen_entry.get("words", 0))
-        if unseen_entry.get("beside")
-        else ()
-    )
-    return descriptor["source"], descriptor["task"], *place
 
 
 def pool_key(descriptor: Json) -> str:
@@ -587,20 +515,25 @@ def pool_key(descriptor: Json) -> str:
     return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
 
 
-@current
-def pool(
-    name: str, task_name: str, beside: int = 0, count: int = 0, words: int = 0
-) -> Split:
+def pool(descriptor: Json) -> Split:
     """Return the training rows of which each seed draws its own, in the order of their
     file.
 
-    With `beside` they are those that share no text with the unseen rows
-    (`unseen_positions`). Without, they are all: official unseen rows are judged where
-    they share none with them."""
-    train = one_split(name, task_name, "train")
-    if not beside:
+    Where unseen rows are training rows, they are those that share no text with these.
+    Else they are all: official unseen rows are judged where they share none with
+    them."""
+    train = one_split(descriptor["source"], descriptor["task"], "train")
+    entry = descriptor.get("unseen") or {}
+    if not entry.get("beside"):
         return train
-    taken = unseen_positions(name, task_name, beside, count, words)
+    return pool_beside(train, entry["beside"], entry["rows"], entry.get("words", 0))
+
+
+@cache
+def pool_beside(train: Split, beside: int, count: int, words: int) -> Split:
+    """Return the training rows that share no text with the unseen ones of
+    `unseen_positions`."""
+    taken = unseen_positions(train, beside, count, words)
     rest = np.setdiff1d(np.arange(len(train)), taken)
     return train.take(np.array(left.apart(train, taken, rest, len(train)), int))
 
@@ -611,11 +544,8 @@ def judging(descriptor: Json) -> Arrays:
 
     Where `data/unseen/` has a file of these rows, the data themselves are not needed.
     """
-    name, task_name, unseen_entry = (
-        descriptor["source"],
-        descriptor["task"],
-        descriptor["unseen"],
-    )
+    name, task_name = descriptor["source"], descriptor["task"]
+    unseen_entry = descriptor["unseen"]
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
     if path.exists():
         return load_file(path)

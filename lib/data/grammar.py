@@ -18,26 +18,27 @@ from typing import Any, NamedTuple, TypeVar
 from lib.core import disk
 
 T = TypeVar("T")
-TOLD = disk.toml(Path(__file__).with_suffix(".toml"))
-SPECIAL, SINGULAR, PLURAL = map(TOLD.__getitem__, ("special", "singular", "plural"))
-PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
-ADJECTIVES = TOLD["adjectives"].split()
+LEXICON = disk.toml(Path(__file__).with_suffix(".toml"))
+SINGULAR, PLURAL = LEXICON["singular"], LEXICON["plural"]
+PREPOSITIONS, ADJECTIVES = LEXICON["prepositions"], LEXICON["adjectives"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
-NOUNS = {kind: tuple(nouns) for kind, nouns in TOLD["nouns"].items()}
+NOUNS = {kind: tuple(nouns) for kind, nouns in LEXICON["nouns"].items()}
 CLASS = {noun: kind for kind, nouns in NOUNS.items() for noun in nouns}
-MANY = {noun: many for nouns in TOLD["nouns"].values() for noun, many in nouns.items()}
-INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in TOLD["verbs"].values())
+MANY = {
+    noun: many for nouns in LEXICON["nouns"].values() for noun, many in nouns.items()
+}
+INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in LEXICON["verbs"].values())
 # These are tags of the Penn treebank.
 TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")
 # VERB has {tag: form} for each verb.
 VERB = {
     verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
-    for verbs in TOLD["verbs"].values()
+    for verbs in LEXICON["verbs"].values()
     for verb, forms in verbs.items()
 }
 SYNONYM = {
     word: tuple(other for other in group.split("=") if other != word)
-    for group in TOLD["synonyms"].split()
+    for group in LEXICON["synonyms"].split()
     for word in group.split("=")
 }
 
@@ -51,20 +52,12 @@ def is_a(word: str, other: str) -> bool:
 def vocabulary() -> list[str]:
     """Return the special tokens in BERT's order, then every form of the lexicon,
     sorted."""
-    words = {
-        *FUNCTION,
-        *SINGULAR,
-        *PLURAL,
-        *PREPOSITIONS,
-        *ADJECTIVES,
-        *MANY,
-        *MANY.values(),
-    }
+    words = {*LEXICON["function"].split(), *ADJECTIVES, *MANY, *MANY.values()}
+    words.update(SINGULAR, PLURAL, PREPOSITIONS)
     words.update(form for forms in VERB.values() for form in forms.values())
-    return [*SPECIAL, *sorted(words)]
+    return [*LEXICON["special"], *sorted(words)]
 
 
-# ---- meanings ----
 @dataclass(frozen=True)
 class Entity:
     """An Entity is the meaning of a noun phrase.
@@ -97,10 +90,9 @@ def denial(event: Event) -> Event:
     return replace(event, positive=not event.positive)
 
 
-# ---- sentences ----
 class Word(NamedTuple):
     """A Word has a text and a tag: one of TAGS, or another one of the Penn treebank,
-    AUX or NEG."""
+    AUX or NEG. lemma: the verb of which the word is a form, or ""."""
 
     text: str
     tag: str
@@ -123,9 +115,7 @@ def phrase(e: Entity) -> list[Word]:
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
-    words.append(
-        Word(MANY[e.noun], "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun)
-    )
+    words.append(Word(MANY[e.noun], "NNS") if e.plural else Word(e.noun, "NN"))
     if e.place:
         words += [Word(e.place[0], "IN"), *phrase(e.place[1])]
     if e.clause:
@@ -140,19 +130,16 @@ def _finite(p: Event, many: bool) -> list[Word]:
 
     many: whether the subject is plural.
     """
-    negation = [] if p.positive else [Word("not", "NEG")]
     if p.passive:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
-        return [
-            Word(be, "AUX", "be"),
-            *negation,
-            Word(VERB[p.verb]["VBN"], "VBN", p.verb),
-        ]
-    if not p.positive:
+        auxiliary, tag = [Word(be, "AUX")], "VBN"
+    elif not p.positive:
         do = "did" if p.past else "do" if many else "does"
-        return [Word(do, "AUX", "do"), *negation, Word(p.verb, "VB", p.verb)]
-    tag = "VBD" if p.past else "VBP" if many else "VBZ"
-    return [Word(VERB[p.verb][tag], tag, p.verb)]
+        auxiliary, tag = [Word(do, "AUX")], "VB"
+    else:
+        auxiliary, tag = [], "VBD" if p.past else "VBP" if many else "VBZ"
+    negation = [] if p.positive else [Word("not", "NEG")]
+    return [*auxiliary, *negation, Word(VERB[p.verb][tag], tag, p.verb)]
 
 
 def clause(p: Event, gap: Entity | None = None) -> list[Word]:
@@ -161,12 +148,12 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
     gap: the entity that a relative clause is about, where the subject is left out. The
     verb agrees with it."""
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
-    words = phrase(subject) if subject else []
     head = subject or gap
     assert head is not None
-    words += _finite(p, head.plural)
-    words += [Word("by", "IN")] if p.passive and other else []
-    return words + (phrase(other) if other else [])
+    words = [*(phrase(subject) if subject else []), *_finite(p, head.plural)]
+    if other:
+        words += [Word("by", "IN")] * p.passive + phrase(other)
+    return words
 
 
 def question(p: Event, role: str) -> list[Word]:
@@ -182,7 +169,6 @@ def joined(clauses: Iterable[Iterable[Word]]) -> list[Word]:
     return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
-# ---- drawing ----
 def pick(rng: Random, options: Sequence[T]) -> T:
     return options[int(rng.random() * len(options))]
 
@@ -207,9 +193,9 @@ def sample_entity(
     if roll < place:
         where = Entity(pick(rng, NOUNS["place"]), quantifier=pick(rng, ("the", "a")))
         return replace(e, place=(pick(rng, PREPOSITIONS), where))
-    return (
-        replace(e, clause=about(rng, sample_event(rng))) if roll < place + clause else e
-    )
+    if roll < place + clause:
+        return replace(e, clause=about(rng, sample_event(rng)))
+    return e
 
 
 def sample_event(

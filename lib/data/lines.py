@@ -16,12 +16,10 @@ from lib.core.names import Refused
 from lib.core.types import Json
 
 T = TypeVar("T")
-Table = list[
-    tuple[str, list[Any]]
-]  # These are places and cells; a cell may be any JSON.
+# These are places and cells; a cell may be any JSON.
+Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-_BREAK = re.compile("[\t\r\n]")
 
 
 def malformed(
@@ -41,7 +39,6 @@ def short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-# ---- text ----
 def each_line(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file one by one; the file may be larger than the
     memory. Raises ValueError where a byte is not UTF-8."""
@@ -69,14 +66,12 @@ def cell_text(value: Any, place: str) -> str:
 
     "NA" stays text. place: the place of the cell, for errors. Raises Refused for lists,
     objects and bytes."""
-    text = (
-        "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
-    )
     if isinstance(value, (list, dict, bytes)):
-        raise malformed(
-            place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row"
-        )
-    return text
+        fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
+        raise malformed(place, fault, "text or a number", fix)
+    if value is None or value != value:
+        return ""
+    return re.sub("[\t\r\n]", " ", str(value)).strip()
 
 
 def number(text: str, otherwise: T = None) -> float | T:
@@ -87,7 +82,6 @@ def number(text: str, otherwise: T = None) -> float | T:
         return otherwise
 
 
-# ---- tables ----
 def table(path: Path, kind: str | None = None) -> Table:
     """Return the table in a file. Raises Refused with the file, and with the line where
     it is known.
@@ -102,31 +96,29 @@ def table(path: Path, kind: str | None = None) -> Table:
     elif kind == ".csv":
         rows = _csv(path)
     else:
-        rows = [
-            (f"{path}:{n}", line.split("\t"))
-            for n, line in enumerate(read_lines(path), 1)
-        ]
+        lines = enumerate(read_lines(path), 1)
+        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines]
     if not rows:
         raise malformed(path, "no rows", "a header line, then one row a line")
     return rows
 
 
 def _csv(path: Path) -> Table:
-    lines = read_lines(path)
-    between = max(
-        ",;\t|", key=lambda mark: len(next(csv.reader(lines[:1], delimiter=mark), []))
-    )
+    lines, rows = read_lines(path), []
+
+    def width(mark: str) -> int:
+        return len(next(csv.reader(lines[:1], delimiter=mark), []))
+
+    between = max(",;\t|", key=width)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
-        return [
-            (f"{path}:{reader.line_num}", cells)
-            for cells in reader
-            if "".join(cells).strip()
-        ]
+        for cells in reader:
+            if "".join(cells).strip():
+                rows.append((f"{path}:{reader.line_num}", cells))
     except csv.Error as error:
-        raise malformed(
-            f"{path}:{reader.line_num}", error, "quoted cells", MEND
-        ) from None
+        place = f"{path}:{reader.line_num}"
+        raise malformed(place, error, "quoted cells", MEND) from None
+    return rows
 
 
 def parsed(path: Path) -> Any:
@@ -154,14 +146,12 @@ def _records(path: Path) -> Table:
             path, f"{rows!r:.60}", "a list of objects, one for each row", MEND
         )
     names = list(rows[0]) if rows else []
-    body = (
-        (f"{path}, row {n}", [row.get(k) for k in names])
-        for n, row in enumerate(rows, 1)
-    )
-    return [(str(path), names), *body]
+    table = [(str(path), names)]
+    for n, row in enumerate(rows, 1):
+        table.append((f"{path}, row {n}", [row.get(name) for name in names]))
+    return table
 
 
-# ---- the hub ----
 def hub(name: str) -> dict[str, list[Json]]:
     """Return {split: rows} of a data set of the hub. name: "owner/name" or
     "owner/name/part". Codes of classes are replaced by their names, and rows without a
@@ -174,14 +164,11 @@ def hub(name: str) -> dict[str, list[Json]]:
         # A part of a data set is the only argument behind its name.
         # pyrefly: ignore[bad-argument-type]
         dataset = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
-    except (
-        Exception
-    ) as error:  # The client's errors differ between versions and failures.
+    # The client's errors differ between versions and failures.
+    except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
-        message = (
-            f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
-        )
-        raise ConnectionError(message) from error
+        reason = f"{name} cannot be had from the hub ({type(error).__name__})"
+        raise ConnectionError(f"{reason}; fix: {fix}") from error
     for split, rows in dataset.items():
         classes = {
             c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")

@@ -18,6 +18,7 @@ from lib.data import (
     PATTERNS,
     WEIGHTS,
     check,
+    checkpoint_files,
     holding,
     locate,
     official_digests,
@@ -36,16 +37,13 @@ def fetch(name: str) -> Path:
     Raises OSError in one line where the hub cannot be reached. Raises Refused for an
     unknown name, where the weights are not the official ones, or where a pickle holds
     anything but tensors."""
-    name = {hub_name: local_name for local_name, hub_name in HUB.items()}.get(
-        name, name
-    )
+    name = next((local for local, hub in HUB.items() if hub == name), name)
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
     here = holding(name, WEIGHTS) or holding(name, PICKLE)
-    if not (here or "/" in name) or not re.fullmatch(
-        r"([\w-][\w.-]*/)?[\w-][\w.-]*", name
-    ):
+    is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
+    if not (is_name and (here or "/" in name)):
         known("checkpoint", name, HUB)
     try:
         with (
@@ -57,12 +55,11 @@ def fetch(name: str) -> Path:
             if not (made / WEIGHTS).exists():
                 convert(source / PICKLE, made / WEIGHTS)
             actual = disk.digest(made / WEIGHTS)
-            if (expected := official_digests().get(f"models/{name}", actual)) != actual:
-                reason = (
-                    f"the weights of {name} have sha256 {actual[:16]}..., "
-                    f"expected {expected[:16]}..."
-                )
-                raise Refused(f"{reason}: fetch them again; nothing was stored")
+            expected = official_digests().get(f"models/{name}", actual)
+            if actual != expected:
+                digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
+                fix = "fetch them again; nothing was stored"
+                raise Refused(f"the weights of {name} have {digests}: {fix}")
             disk.seal(made)
     finally:
         if target.parent != paths.models_root():
@@ -75,9 +72,8 @@ def _copy(source: Path, target: Path) -> None:
     """Copy the files of a checkpoint into a folder, which is made where it is
     missing."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
-        if path.name[0] != ".":
-            shutil.copy(path, target / path.name)
+    for path in checkpoint_files(source):
+        shutil.copy(path, target / path.name)
 
 
 def convert(source: Path, target: Path) -> None:
@@ -95,9 +91,8 @@ def convert(source: Path, target: Path) -> None:
         # memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
-    except (
-        Exception
-    ) as error:  # Errors of damaged files and forbidden contents are of many kinds.
+    # Errors of damaged files and forbidden contents are of many kinds.
+    except Exception as error:
         reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
         raise Refused(
             f"{reason}: it may be damaged; get the checkpoint as safetensors"

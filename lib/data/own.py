@@ -81,19 +81,17 @@ def load(name: str) -> dict[str, Split]:
     return dict(_read(name)[1])
 
 
-# ---- files ----
 def _files(place: str) -> dict[str, Path]:
     """Return {split name: Path} of one file or of the files in a folder. Raises
     FileNotFoundError where there is no training file."""
-    path = Path(place)
-    every = [
-        (split, path / (name + end))
-        for name, split in SPLITS.items()
-        for end in SUFFIXES
-    ]
-    split_paths = {"train": path} if path.suffix in SUFFIXES else {}
-    split_paths |= {split: file for split, file in every if file.is_file()}
-    if "train" not in split_paths or not split_paths["train"].is_file():
+    path, split_paths = Path(place), {}
+    if path.suffix in SUFFIXES and path.is_file():
+        split_paths["train"] = path
+    for name, split in SPLITS.items():
+        for file in (path / (name + end) for end in SUFFIXES):
+            if file.is_file():
+                split_paths[split] = file
+    if "train" not in split_paths:
         kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
         raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
     return split_paths
@@ -119,7 +117,6 @@ def _fetched(place: str) -> Path:
     return folder
 
 
-# ---- columns and labels ----
 def _chosen(place: str, rows: Table, column_names: list[str]) -> list[str]:
     """Return the names of the text columns, then of the label column.
 
@@ -129,23 +126,17 @@ def _chosen(place: str, rows: Table, column_names: list[str]) -> list[str]:
     header = [cell_text(name, place) for name in rows[0][1]]
     for name in column_names:
         known(f"column of {place}", name, header)
-    label = next((name for name in header if name.lower() in LABELS), None)
+    label = next((name for name in header if name.lower() in LABELS), "")
     others = [name for name in header if name.lower() not in IGNORED and name != label]
-    chosen = column_names or [*others, label or ""]
-    unlabelled = not column_names and label is None
-    if (
-        unlabelled
-        or len(chosen) not in (2, 3)
-        or any(header.count(n) > 1 for n in chosen)
-    ):
-        listing, fix = (
-            ", ".join(map(short, header)),
-            f"name them: {Path(place).name}: TEXT, LABEL",
-        )
+    chosen = column_names or [*others, label]
+    is_clear = all(name and header.count(name) == 1 for name in chosen)
+    if not is_clear or len(chosen) not in (2, 3):
+        columns = f"columns {', '.join(map(short, header))}"
         expected = (
             f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
         )
-        raise malformed(place, f"columns {listing}", expected, fix)
+        fix = f"name them: {Path(place).name}: TEXT, LABEL"
+        raise malformed(place, columns, expected, fix)
     return chosen
 
 
@@ -167,10 +158,14 @@ def _read(line: str) -> tuple[Task, dict[str, Split]]:
 def _parsed(place: str, columns: str, *_: object) -> tuple[Task, dict[str, Split]]:
     """Return (Task, {split name: Split}) of a user's files. Raises Refused where a row
     is malformed or where there are too few."""
-    if not columns and (splits := _questions(place)):
+    split_paths = _files(place)
+    if not columns and all(map(_has_passages, split_paths.values())):
         task = Task(place, True, (), ("span_f1", "exact"), True)
+        splits = {
+            split: squad.split("SQuAD2", [path]) for split, path in split_paths.items()
+        }
     else:
-        tables = {split: table(path) for split, path in _files(place).items()}
+        tables = {split: table(path) for split, path in split_paths.items()}
         column_names = columns.split(", ") if columns else []
         *texts, label = chosen = _chosen(place, tables["train"], column_names)
         layout = {"texts": [[name] for name in texts], "label": [label]}
@@ -180,29 +175,19 @@ def _parsed(place: str, columns: str, *_: object) -> tuple[Task, dict[str, Split
             split: read.split_of(rows, labels, code) for split, rows in lined.items()
         }
         metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-        task = Task(
-            f"{place}: {', '.join(chosen)}",
-            len(texts) == 2,
-            labels,
-            metrics,
-            scale=scale,
-        )
+        name = f"{place}: {', '.join(chosen)}"
+        task = Task(name, len(texts) == 2, labels, metrics, scale=scale)
     if (count := len({*_texts(splits["train"])})) < LEAST:
-        raise malformed(
-            place, f"{count} different rows", f"at least {LEAST}", "add some"
-        )
-    return task, splits if "dev" in splits else splits | _drawn(splits["train"])
+        fault = f"{count} different rows"
+        raise malformed(place, fault, f"at least {LEAST}", "add some")
+    if "dev" not in splits:
+        splits |= _drawn(splits["train"])
+    return task, splits
 
 
-def _questions(place: str) -> dict[str, Split] | None:
-    """Return {split name: Split} of files in SQuAD's layout; None where a file is in
-    another."""
-    split_paths = _files(place).items()
-    if all(
-        path.suffix == ".json" and '"paragraphs"' in path.read_text()
-        for _, path in split_paths
-    ):
-        return {split: squad.split("SQuAD2", [path]) for split, path in split_paths}
+def _has_passages(path: Path) -> bool:
+    """Return whether a file has SQuAD's layout."""
+    return path.suffix == ".json" and '"paragraphs"' in path.read_text()
 
 
 def _texts(rows: Split) -> list[tuple[str, str]]:
@@ -221,29 +206,27 @@ def _coded(
     different labels, or too many."""
     labels = {row.label for row in rows}
     numbers = {label: n for label in labels if (n := number(label)) is not None}
-    scores = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
-    scores = scores and 2 * len(numbers) > len(labels)
+    is_graded = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
+    is_score = is_graded and 2 * len(numbers) > len(labels)
     for row in rows:
-        value = numbers.get(row.label, None if scores else 0.0)
+        value = numbers.get(row.label, None if is_score else 0.0)
         if value is None or not abs(value) < 1e30:
-            kind = "a finite number, as others are" if scores else "the name of a class"
-            raise malformed(
-                row.place, f"label {short(row.label)}", kind, "mend or drop the row"
+            kind = (
+                "a finite number, as others are" if is_score else "the name of a class"
             )
-    different = set(numbers.values()) if scores else labels
-    most = len(rows) if scores else min(MOST_CLASSES, len(rows) // 2)
+            fault = f"label {short(row.label)}"
+            raise malformed(row.place, fault, kind, "mend or drop the row")
+    different = set(numbers.values()) if is_score else labels
+    most = len(rows) if is_score else min(MOST_CLASSES, len(rows) // 2)
     if not 2 <= len(different) <= most:
         fault = f"{len(different)} different labels, such as {short(min(labels))}"
         fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
         kinds = f"2 to {MOST_CLASSES} classes, or numbers"
         raise malformed(f"{place}, column {column}", fault, kinds, fix)
-    if scores:
+    if is_score:
         low, high = min(numbers.values()), max(numbers.values())
-        return (
-            (),
-            (low, high),
-            lambda row: 5 * (numbers[row.label] - low) / (high - low),
-        )
+        scale, span = (low, high), high - low
+        return (), scale, lambda row: 5 * (numbers[row.label] - low) / span
     names = tuple(sorted(labels, key=lambda text: (numbers.get(text, 0), text)))
     return names, Task.scale, lambda row: names.index(row.label)
 
@@ -254,10 +237,8 @@ def _drawn(rows: Split) -> dict[str, Split]:
     texts = rows.b if rows.answers and rows.b else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))
-    held = {
-        different[i]
-        for i in order[: max(1, min(MOST_DEV, round(DEV * len(different))))]
-    }
+    count = max(1, min(MOST_DEV, round(DEV * len(different))))
+    held = {different[i] for i in order[:count]}
     dev = np.array([text in held for text in texts])
     return {
         "train": rows.take(np.flatnonzero(~dev)),

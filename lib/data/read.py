@@ -59,7 +59,6 @@ GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
-# ---- files ----
 def _choices(official: Path) -> list[Path]:
     """Return the files to read for an official one: the file itself, or that of the
     hub, or all stand-ins, or none."""
@@ -83,11 +82,8 @@ def files(task: str, root: Path | str) -> dict[str, list[Path]]:
     }
     if not any(split_paths.values()):
         names = ", ".join(layout["files"].values())
-        fix = (
-            f"python -m lib fetch {layout['source']}/{task}, or "
-            if "hub" in layout
-            else ""
-        )
+        fetch = f"python -m lib fetch {layout['source']}/{task}, or "
+        fix = fetch * ("hub" in layout)
         reason = f"{folder} has no rows of {task}; expected {names}"
         raise Absent(f"{reason}; fix: {fix}put them there by hand (data/README.md)")
     return {split: chosen for split, chosen in split_paths.items() if chosen}
@@ -99,10 +95,9 @@ def fetch(task: str, root: Path | str) -> Path:
 
     root: the folder of the task's source. Raises Refused for a task without a data set
     on the hub, or where the hub lacks a split."""
-    known(
-        "task of the hub", task, [name for name, row in LAYOUTS.items() if "hub" in row]
-    )
-    layout = LAYOUTS[task]
+    layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
+    known("task of the hub", task, layouts)
+    layout = layouts[task]
     folder, by_split = Path(root) / layout["folder"], hub(layout["hub"])
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
@@ -115,7 +110,6 @@ def fetch(task: str, root: Path | str) -> Path:
     return folder
 
 
-# ---- rows ----
 class Row(NamedTuple):
     """A Row is one line of a table: its place for errors, its texts, its label, its
     first cell."""
@@ -142,15 +136,12 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
             for part, name in PARTS.items()
         }
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
-            counts = ", ".join(
-                f"{len(split_rows)} {name}" for name, split_rows in parted.items()
-            )
-            counts = f"{counts} of {len(all_rows)} rows"
-            raise malformed(split_paths["all"][0], counts, "tr, va or te before each")
+            counts = ", ".join(f"{len(part)} {name}" for name, part in parted.items())
+            fault = f"{counts} of {len(all_rows)} rows"
+            raise malformed(split_paths["all"][0], fault, "tr, va or te before each")
     if task == "WordContent":  # The classes are the sorted words of the training rows.
-        layout = layout | {
-            "labels": tuple(sorted({row.label for row in parted["train"]}))
-        }
+        words = {row.label for row in parted["train"]}
+        layout = layout | {"labels": tuple(sorted(words))}
     return {
         split: _official(split_rows, layout) for split, split_rows in parted.items()
     }
@@ -169,28 +160,17 @@ def rows(table: Table, layout: Json) -> list[Row]:
 
     layout: the names of its columns and what is special about it, a value of LAYOUTS.
     """
-    (place, head), body = table[0], table[1:]
-    head, names = (
-        [cell_text(cell, place) for cell in head],
-        [*layout["texts"], layout["label"]],
-    )
-    positions = [
-        next((head.index(name) for name in alternatives if name in head), -1)
-        for alternatives in names
-    ]
-    lacking = [
-        alternatives[0]
-        for alternatives, i in zip(names, positions, strict=True)
-        if i < 0
-    ]
+    (place, head), *body = table
+    head = [cell_text(cell, place) for cell in head]
+    positions, lacking = [], []
+    for names in (*layout["texts"], layout["label"]):
+        present = [head.index(name) for name in names if name in head]
+        positions += present[:1]
+        lacking += [] if present else names[:1]
     width, more, torn = len(head), False, layout.get("torn", 0)
     if lacking and (bare := layout.get("bare")):
-        positions, width, more, body = (
-            bare["at"],
-            bare["width"],
-            bare.get("more", False),
-            table,
-        )
+        positions, width, body = bare["at"], bare["width"], table
+        more = bare.get("more", False)
     elif lacking:
         fault = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
         raise malformed(place, fault, "the names of the columns", "add a header line")
@@ -237,11 +217,11 @@ def _official(rows: list[Row], layout: Json) -> Split:
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
 
     def code(row: Row) -> float:
-        score = -1 if classes else number(row.label, -1)
-        if row.label not in codes and not 0 <= score <= 5:
+        value = codes.get(row.label, -1) if classes else number(row.label, -1)
+        if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
             raise malformed(row.place, f"label {short(row.label)}", allowed, fix)
-        return codes.get(row.label, score)
+        return value
 
     return split_of(rows, classes, code)

@@ -61,22 +61,19 @@ def features(
     where a question leaves no room."""
     assert split.b is not None
     before, between, after, types = _form(tokenizer)
-    plain = {
-        "add_special_tokens": False,
-        "verbose": False,
-    }  # Long passages cause no warning.
+    # Long passages cause no warning.
+    plain = {"add_special_tokens": False, "verbose": False}
     questions = tokenizer(split.a, **plain)["input_ids"]
     # Each passage is tokenised once, since several questions are asked about it.
-    place = {text: i for i, text in enumerate(dict.fromkeys(split.b))}
-    coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
-    passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
-    spots = [
-        np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]
-    ]
+    different = list(dict.fromkeys(split.b))
+    coded = tokenizer(different, return_offsets_mapping=True, **plain)
+    fields, passages = (different, coded["input_ids"], coded["offset_mapping"]), {}
+    for text, ids, offsets in zip(*fields, strict=True):
+        passages[text] = ids, np.array(offsets, np.int32).reshape(-1, 2)
     windows = []
     for row, text in enumerate(split.b):
-        question, passage = questions[row][:max_query], passages[place[text]]
-        head, spot = [*before, *question, *between], spots[place[text]]
+        question, (passage, spot) = questions[row][:max_query], passages[text]
+        head = [*before, *question, *between]
         room = max_length - len(head) - len(after)
         if room < 1:
             size = f"the question of row {row} has {len(question)} tokens"
@@ -88,18 +85,16 @@ def features(
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _windows(len(passage), room, stride):
             ids = np.array([*head, *passage[start:end], *after], np.int32)
-            kinds = np.repeat(
-                np.array(types, np.int32), [len(head), len(ids) - len(head)]
-            )
             inside, shift = start <= begin <= last < end, len(head) - start
             label = (begin + shift, last + shift) if inside else (0, 0)
-            windows.append((ids, kinds, label, row, len(head), spot[start:end], most))
-    ids, kinds, labels, rows, firsts, offsets, fullest = map(
-        list, zip(*windows, strict=True)
-    )
+            windows.append((ids, label, row, len(head), spot[start:end], most))
+    ids, labels, rows, firsts, offsets, fullest = map(list, zip(*windows, strict=True))
     columns = {"input_ids": ids}
     if "token_type_ids" in tokenizer.model_input_names:
-        columns["token_type_ids"] = kinds
+        columns["token_type_ids"] = [
+            np.repeat(types, [first, len(window) - first])
+            for window, first in zip(ids, firsts, strict=True)
+        ]
     fields = np.array(labels, np.int64), np.array(rows), np.array(firsts)
     return Features(columns, *fields, offsets, fullest)
 
@@ -132,24 +127,16 @@ def best_places(
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
-    fields = (
-        features.columns["input_ids"],
-        features.row,
-        features.first,
-        features.offsets,
-    )
-    for w, (ids, row, first, spot) in enumerate(zip(*fields, strict=True)):
-        start, end = (
-            np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits)
-        )
+    for w, ids in enumerate(features.columns["input_ids"]):
+        row, first, spot = features.row[w], features.first[w], features.offsets[w]
+        start = np.asarray(start_logits[w], np.float64)[: len(ids)]
+        end = np.asarray(end_logits[w], np.float64)[: len(ids)]
         if np.isnan([start, end]).any():
-            raise Refused(
-                f"the logits of window {w} are not numbers: the model diverged"
-            )
+            fault = f"the logits of window {w} are not numbers"
+            raise Refused(f"{fault}: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
-        solid = (
-            spot[:, 0] < spot[:, 1]
-        )  # Byte-level tokenizers have tokens of blanks alone.
+        # Byte-level tokenizers have tokens of blanks alone.
+        solid = spot[:, 0] < spot[:, 1]
         i = _top(start, n_best, first, features.fullest[w] & solid)
         j = _top(end, n_best, first, solid)
         valid = (j >= i[:, None]) & (j - i[:, None] < max_answer)
@@ -181,13 +168,13 @@ def _top(
 
 def _form(
     tokenizer: PreTrainedTokenizerFast,
-) -> tuple[list[int], list[int], list[int], list[int]]:
+) -> tuple[list[int], list[int], list[int], np.ndarray]:
     """Return how a tokenizer writes a pair of texts: the special tokens before, between
     and after them, and the token types of both."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
-    types = [form["token_type_ids"][i] for i in (a, b)]
+    types = np.array(form["token_type_ids"], np.int32)[[a, b]]
     return ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types
 
 

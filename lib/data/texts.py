@@ -56,7 +56,8 @@ def read(paths: Iterable[Path], most: int | None = None) -> Iterator[list[str]]:
         document = []
         for line in chain(each_line(path), [""]):
             text = line.strip()
-            document += [text] if text else []
+            if text:
+                document.append(text)
             if document and (not text or len(document) == most):
                 yield document
                 document = []

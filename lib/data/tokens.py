@@ -69,9 +69,8 @@ def cached(
         try:
             _write(folder, file.name, rows, columns)
         except OSError:
-            if disk.wrong(
-                folder
-            ):  # Otherwise another process has written the same rows first.
+            # Otherwise another process has written the same rows first.
+            if disk.wrong(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))

@@ -39,7 +39,6 @@ Words = list[Word]
 Texts = tuple[str, ...]
 
 
-# ---- a single sentence: is it well formed? ----
 def _order(rng: Random, words: Words) -> Words | None:
     """Swap two neighbouring words: "the dog big slept", "the dog not did sleep".
     Returns None where both are verbs."""
@@ -62,10 +61,9 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 def _misfit(rng: Random, word: Word) -> str | None:
     """Return another form of a word, which does not fit in its place; None where every
     form may."""
+    # The first quantifier is "the", which fits every noun.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
-        if (
-            word.text in one[1:]
-        ):  # The first quantifier is "the", which fits every noun.
+        if word.text in one[1:]:
             return pick(rng, other[1:])
     if word.tag in TAGS:
         return g.VERB[word.lemma][TAGS[word.tag]]
@@ -111,7 +109,6 @@ def _well_formed(
             return (text(words if label else broken),)
 
 
-# ---- a pair: do both texts say the same? ----
 def _events(rng: Random, count: int = 1) -> list[Event]:
     """Draw `count` events with an agent and a patient; no two of these nouns mean the
     same."""
@@ -135,7 +132,9 @@ def _restated(rng: Random, p: Event, count: int) -> Event:
     of the two."""
     slots = ["agent", "verb"]
     for _ in range(count):
-        p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
+        slot = pick(rng, slots)
+        slots.remove(slot)
+        p = _renamed(rng, p, slot)
     return p
 
 
@@ -145,10 +144,9 @@ def _affirmed(rng: Random, p: Event, same: bool) -> Event:
     A denial has one more word, "not". To make up for it, an affirmation has half a
     synonym more on average, so that the number of shared words does not tell the label.
     """
-    q = _restated(
-        rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75)
-    )
-    return q if same else denial(q)
+    if same:
+        return _restated(rng, p, 1 + (rng.random() < 0.25))
+    return denial(_restated(rng, p, int(rng.random() < 0.75)))
 
 
 def _plain(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
@@ -196,7 +194,6 @@ def _pair(rng: Random, label: int) -> Texts:
     return tuple(text(joined(map(clause, events))) for events in both)
 
 
-# ---- a question about a passage: who did it to the second, or to whom did they? ----
 def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     """Return a row of SQuAD's twins: question, passage, and the place of the answer,
     (first character, one after the last), (-1, -1) for none.
@@ -226,7 +223,6 @@ def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     return text(g.question(asked, role)), passage, span
 
 
-# ---- probing ----
 def _tense(rng: Random, label: int) -> Texts:
     """Return a row of Tense's twin: the main clause is in the past (label 0) or in the
     present (label 1), and a relative clause is in the other tense."""
@@ -248,13 +244,11 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 # So many rows of each split are drawn. The first JUDGED development rows are kept.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
-ROWS |= dict.fromkeys(
-    ("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500}
-)
+for probing in ("BigramShift", "Tense"):
+    ROWS[probing] = ROWS[probing] | {"test": 500}
 JUDGED = 2000
 
 
-# ---- splits ----
 @cache
 def load(task: str) -> dict[str, Split]:
     """Return {split name: Split} of a twin.
@@ -285,15 +279,14 @@ def _drawn(task: str, name: str, seen: set[str]) -> Split:
     order = sorted(
         list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__
     )
-    a, *b = (list(column) for column in zip(*order, strict=True))
+    a, *b = map(list, zip(*order, strict=True))
     y = np.array([rows[texts][1] for texts in order], np.int64)
-    second, answers = b[0] if b else None, None
-    if span:
-        places = zip(b[0], y.tolist(), strict=True)
-        answers = [
-            [passage[start:end]] if end > 0 else [] for passage, (start, end) in places
-        ]
-    return Split(a, second, y, np.arange(len(y)), answers)
+    split = Split(a, b[0] if b else None, y, np.arange(len(y)))
+    if not span:
+        return split
+    places = zip(b[0], y.tolist(), strict=True)
+    answers = [[text[start:end]] if end > 0 else [] for text, (start, end) in places]
+    return replace(split, answers=answers)
 
 
 def corpus(sentences: int, seed: int) -> list[str]:

@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import random
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -110,7 +111,6 @@ class Row(NamedTuple):
     stratum: int = 0
 
 
-# ---- CoNLL-U ----
 def read(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
@@ -140,17 +140,15 @@ def read(path: Path | str) -> list[Sentence]:
 def _sentence(rows: list[list[str]], document: str) -> Sentence:
     """Return the Sentence of some rows of a file. Raises Refused or IndexError where
     they are no tree."""
-    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(
-        *rows, strict=True
-    )
+    columns = list(zip(*rows, strict=True))
+    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)
-    lemmas = tuple(
-        (w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True)
-    )
+    pairs = zip(words, lemmas, strict=True)
+    lemmas = tuple((w if lemma == "_" else lemma).lower() for w, lemma in pairs)
     relations = tuple(name.split(":")[0] for name in relations)
     s = Sentence(words, lemmas, kinds, features, heads, relations, document)
-    right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
-    if not right or max(depths(s)) >= len(rows):
+    is_counted = [int(i) for i in ids] == [*range(1, len(ids) + 1)]
+    if not is_counted or heads.count(-1) != 1 or max(depths(s)) >= len(rows):
         raise ValueError
     return s
 
@@ -171,45 +169,37 @@ def depths(s: Sentence) -> list[int]:
     return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
-# ---- what a tree says ----
-def _feature(sentence: Sentence, i: int, name: str) -> str | None:
+def _feature(sentence: Sentence, i: int, name: str) -> str:
     match = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
-    return match and match.group(1)
+    return match[1] if match else ""
 
 
 def _asked(
-    sentence: Sentence,
-    kind: str,
-    values: Mapping[int, str | None],
-    main: Callable[[int], bool],
+    s: Sentence, kind: str, values: Mapping[int, str], depth: int
 ) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about; None where there is
     none.
 
     kind: the part of speech of the word. values: {position of a word: its tense or
-    number}. main: f(position) -> whether the word belongs to the main clause. Where
-    none does, the word of the highest clause is taken if all values agree."""
-    words = [
-        i
-        for i, value in values.items()
-        if sentence.kinds[i] == kind and value in _NAMES
-    ]
-    candidates = [i for i in words if main(i)]
+    number}. depth: that of such a word in the main clause. Where none has it, the word
+    of the highest clause is taken if all values agree."""
+    level = depths(s)
+    words = [i for i, v in values.items() if s.kinds[i] == kind and v in _NAMES]
+    candidates = [i for i in words if level[i] == depth]
     if words and not candidates and len(set(values.values())) == 1:
-        level = depths(sentence)
         candidates = [min(words, key=level.__getitem__)]
-    value = values[candidates[0]] if candidates else None
-    return (_NAMES[value], sentence.lemmas[candidates[0]]) if value else None
+    if not candidates:
+        return None
+    i = candidates[0]
+    return _NAMES[values[i]], s.lemmas[i]
 
 
 def tense(s: Sentence) -> tuple[str, str] | None:
     """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
     of another clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
-    finite = {
-        i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]
-    }
-    return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
+    finite = [i for i in verbs if "VerbForm=Fin" in s.features[i]]
+    return _asked(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
 
 
 def number(s: Sentence, relation: str) -> tuple[str, str] | None:
@@ -219,22 +209,24 @@ def number(s: Sentence, relation: str) -> tuple[str, str] | None:
 
     relation: "nsubj" or "obj". Pronouns without a number do not count.
     """
-    places = [i for i, name in enumerate(s.relations) if name == relation]
-    values = {i: _feature(s, i, "Number") for i in places}
-    values = {i: value for i, value in values.items() if value or s.kinds[i] == "NOUN"}
-    return _asked(s, "NOUN", values, lambda i: s.heads[s.heads[i]] == -1 != s.heads[i])
+    values = {}
+    for i, name in enumerate(s.relations):
+        value = _feature(s, i, "Number")
+        if name == relation and (value or s.kinds[i] == "NOUN"):
+            values[i] = value
+    return _asked(s, "NOUN", values, 1)
 
 
 def shape(s: Sentence) -> str:
     """Return the order of the root and its clause-level dependents, such as "nsubj root
     obj"."""
     root = s.heads.index(-1)
-    names = {
-        i: name
+    names = [
+        "root" if i == root else name
         for i, name in enumerate(s.relations)
-        if s.heads[i] == root and name in _SHAPE
-    }
-    return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
+        if i == root or (s.heads[i] == root and name in _SHAPE)
+    ]
+    return " ".join(names)
 
 
 def inverted(s: Sentence) -> tuple[list[str], int] | None:
@@ -243,27 +235,21 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
 
     Returns (words, 1 where the first clause was longer, -1 where it was shorter, 0
     where both have the same length), or None where there are no such clauses."""
-    words, root, links = (
-        s.words,
-        s.heads.index(-1),
-        list(zip(s.heads, s.relations, strict=True)),
-    )
+    words, root = s.words, s.heads.index(-1)
+    links = list(zip(s.heads, s.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
     marks = [
         i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"
     ]
     subjects = {head for head, name in links if name in _SUBJECTS}
     is_coordinated = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
-    if not is_coordinated or _QUOTES & set(words):
+    if not is_coordinated or _QUOTES.intersection(words):
         return None
     [clause], [mark] = clauses, marks
     spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
-    if (
-        not before
-        or not after
-        or any((i > mark) != (clause in above(s, i)) for i in spoken)
-    ):
+    is_split = all((i > mark) == (clause in above(s, i)) for i in spoken)
+    if not (before and after and is_split):
         return None
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
@@ -275,7 +261,6 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
     return [*last, *words[comma : mark + 1], *first, *words[end:]], longer
 
 
-# ---- the tasks ----
 @cache
 class _World:
     """A _World has the pooled sentences of a treebank, and what the tasks take from all
@@ -284,7 +269,7 @@ class _World:
     def __init__(self, root: Path) -> None:
         pooled = {}
         for split in ("train", "dev", "test"):
-            paths = sorted(root.glob(f"*-ud-{split}.conllu"))
+            paths = list(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
                 reason = (
                     f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
@@ -298,12 +283,10 @@ class _World:
         for s in self.sentences:
             said = dict.fromkeys(map(str.lower, s.words))
             words.update(word for word in said if len(word) > 3 and word.isalpha())
-        shapes = Counter(map(shape, self.sentences)).most_common(SHAPES)
+        shapes = Counter(map(shape, self.sentences))
         self.names = {
-            "WordContent": sorted(
-                word for word, _ in words.most_common(RANK + WORDS)[RANK:]
-            ),
-            "TopConstituents": [name for name, _ in shapes],
+            "WordContent": sorted([*dict(words.most_common(RANK + WORDS))][RANK:]),
+            "TopConstituents": [*dict(shapes.most_common(SHAPES))],
         }
         forms = [(form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)]
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
@@ -320,24 +303,19 @@ class _World:
         it."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
-            return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
+            return Row(str(bisect_left(BINS, len(words))), s.document, words)
         if task == "WordContent":
             names = self.names[task]
-            indices = [
-                names.index(word) for word in map(str.lower, words) if word in names
-            ]
-            return (
-                Row(str(indices[0]), " ".join(words), words)
-                if len(indices) == 1
-                else None
-            )
+            asked = [word for word in map(str.lower, words) if word in names]
+            if len(asked) != 1:
+                return None
+            return Row(str(names.index(asked[0])), " ".join(words), words)
         if task == "Depth":
             bin = min(max(*depths(s), 3), 6) - 3
             return Row(TASKS[task].labels[bin], s.document, words, len(words))
         if task == "TopConstituents":
-            return Row(
-                str([*self.names[task], shape(s)].index(shape(s))), s.document, words
-            )
+            code = [*self.names[task], shape(s)].index(shape(s))
+            return Row(str(code), s.document, words)
         if task == "BigramShift":
             return _shifted(s, words, label, rng)
         if task == "OddManOut":
@@ -373,7 +351,7 @@ def _shifted(s: Sentence, words: list[str], label: str, rng: Random) -> Row | No
     places = [
         i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]
     ]
-    if not places or _QUOTES & set(words):
+    if not places or _QUOTES.intersection(words):
         return None
     i = rng.choice(places)
     if label == "I":
@@ -398,6 +376,7 @@ def unseen(task: str, root: Path | str) -> Split:
     return load(task, root)["test"]
 
 
+@cache
 def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the
     number of its sentence in the pooled files.
@@ -411,10 +390,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         order = rng.random()
         if row := world.row(task, s, rng):
-            records.append(
-                (order, index, " ".join(row.words), row.label, row.key, row.stratum)
-            )
-    columns = ("order", "index", "text", "label", "key", "stratum")
+            records.append((order, index, *row))
+    columns = ("order", "index", *Row._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
     rows["part"] = rows["key"].map(_parts(rows, task == "WordContent"))
     codes = {label: code for code, label in enumerate(TASKS[task].labels)}
@@ -428,12 +405,10 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         if chosen.empty:
             few = f"{root}: no {part} rows of every class of {task} in {len(records)} sentences"
             raise Refused(f"{few}; fix: use a larger treebank")
-        y, index = (
-            chosen["label"].map(codes).to_numpy(np.int64),
-            chosen["index"].to_numpy(),
-        )
+        texts = [" ".join(words) for words in chosen["words"]]
+        y, index = chosen["label"].map(codes), chosen["index"]
         # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
-        splits[part] = Split(list(chosen["text"]), None, y, index)
+        splits[part] = Split(texts, None, y.to_numpy(np.int64), index.to_numpy())
     return splits
 
 
@@ -445,9 +420,10 @@ def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
-            share, large = filled / len(part), 1 < sizes[key] > 0.03 * len(part)
-            split_by_key[key] = (
-                "train" if large or share >= 0.3 else "dev" if share >= 0.15 else "test"
-            )
-            filled += 0 if large else sizes[key]
+            share, split_by_key[key] = filled / len(part), "train"
+            if 1 < sizes[key] > 0.03 * len(part):
+                continue
+            if share < 0.3:
+                split_by_key[key] = "test" if share < 0.15 else "dev"
+            filled += sizes[key]
     return split_by_key

@@ -24,6 +24,7 @@ from lib.core.types import Arrays
 Text = tuple[str, ...]  # These are the words of a text.
 # Two rows share text where they have WORDS words in a row in common.
 WORDS = 4
+SHORTER = range(1, WORDS)
 # An unseen row counts in scores where it has at least LONG words.
 LONG = 9
 
@@ -69,16 +70,6 @@ def marks(text: Text) -> list[Text]:
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def short(every: Iterable[Text]) -> set[Text]:
-    """Return the texts that have fewer than WORDS words."""
-    return {text for text in every if len(text) < WORDS}
-
-
-def within(text: Text, short_texts: set[Text]) -> list[Text]:
-    """Return the parts of a text that are, as a whole, one of the short texts."""
-    return [part for part in parts(text, *range(1, WORDS)) if part in short_texts]
-
-
 def apart(
     split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
 ) -> list[int]:
@@ -87,15 +78,14 @@ def apart(
     Split."""
     taken_texts = [text for row in taken for text in texts(split, row)]
     taken_parts = {
-        part for text in taken_texts for part in parts(text, *range(1, WORDS + 1))
+        part for text in taken_texts for part in parts(text, *SHORTER, WORDS)
     }
-    short_texts = short(taken_texts)
+    short = {text for text in taken_texts if len(text) < WORDS}
 
     def shares(text: Text) -> bool:
-        few = len(text) < WORDS
-        return not taken_parts.isdisjoint(marks(text)) or (
-            few and bool(within(text, short_texts))
-        )
+        if len(text) >= WORDS:
+            return not taken_parts.isdisjoint(parts(text, WORDS))
+        return text in taken_parts or not short.isdisjoint(parts(text, *SHORTER))
 
     new = (row for row in rest if not any(map(shares, texts(split, row))))
     return list(islice(new, count))
@@ -107,7 +97,7 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     Rows that share text are in one cluster, and so are rows that a chain of such rows
     links. only_equal: whether only equal texts count as shared."""
     rows = [texts(split, row) for split in splits for row in range(len(split))]
-    few = short(text for row_texts in rows for text in row_texts)
+    short = {text for row_texts in rows for text in row_texts if len(text) < WORDS}
     parent = list(range(len(rows)))
     first: dict[Text, int] = {}
 
@@ -118,7 +108,11 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
 
     for row, row_texts in enumerate(rows):
         for text in row_texts:
-            for mark in [text] if only_equal else marks(text) + within(text, few):
+            shared = [text]
+            if not only_equal:
+                within = [part for part in parts(text, *SHORTER) if part in short]
+                shared = marks(text) + within
+            for mark in shared:
                 parent[root(row)] = root(first.setdefault(mark, row))
     return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
 
@@ -131,11 +125,9 @@ def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     with them does not count. Returns {"labels" [N], "judged": the positions of the K
     rows that count, "cluster" [D + K], "words": the number of words [D + N]}, with
     development rows first."""
-    seen = (
-        {text for row in range(len(train)) for text in texts(train, row)}
-        if train
-        else set()
-    )
+    seen = set()
+    if train:
+        seen = {text for row in range(len(train)) for text in texts(train, row)}
     new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
     positions = np.flatnonzero(new & (words(split) >= LONG))
     cluster = clusters(dev, split.take(positions), only_equal=train is not None)
