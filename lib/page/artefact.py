@@ -379,9 +379,9 @@ def start(name: str, namespace: dict[str, Any]) -> Page:
 
 def drawn(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
-    with io.StringIO() as buffer:
-        figure.savefig(buffer, format="svg", metadata=plot.described(figure))
-        return buffer.getvalue()
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=plot.described(figure))
+    return buffer.getvalue()
 
 
 def show(figure: Figure, file: str = "", svg: str = "") -> None:

@@ -7,6 +7,7 @@ import base64
 import html
 import io
 import re
+from collections.abc import Callable
 
 from matplotlib import mathtext
 from matplotlib.font_manager import FontProperties
@@ -21,27 +22,29 @@ def readable(markdown: str) -> str:
 
     Raises Refused where matplotlib cannot set an equation.
     """
-    parts = CODE.split(linked(markdown, "html"))
-    parts[::2] = [EQUATION.sub(drawn, part) for part in parts[::2]]
-    return "".join(parts)
+    return outside_code(linked(markdown, "html"), EQUATION, drawn)
 
 
 def linked(markdown: str, kind: str) -> str:
     """Return a text whose links to notebooks lead to their pages; kind: "html" or
     "page.md"."""
+    return outside_code(markdown, NOTEBOOK, rf"](\1.{kind})")
+
+
+def outside_code(
+    markdown: str, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
+) -> str:
+    """Return a text with a pattern replaced, but for what stands in code."""
     parts = CODE.split(markdown)
-    parts[::2] = [NOTEBOOK.sub(rf"](\1.{kind})", part) for part in parts[::2]]
+    parts[::2] = [pattern.sub(new, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def drawn(match: re.Match[str]) -> str:
     """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within
     the text."""
-    is_display, text, picture = (
-        bool(match[1]),
-        " ".join((match[1] or match[2]).split()),
-        io.BytesIO(),
-    )
+    is_display, picture = bool(match[1]), io.BytesIO()
+    text = " ".join((match[1] or match[2]).split())
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")

@@ -251,8 +251,7 @@ def difference_axis(
     It is logarithmic outside -1 to 1, where the values reach beyond 20.
     """
     axis.axvline(0, color=INK, lw=0.8)
-    axis.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
-    axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    name_rows(axis, names, label)
     ends: Any = values.stack()
     if not len(ends):
         return
@@ -264,6 +263,12 @@ def difference_axis(
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_xlabel(f"{label}, logarithmic beyond ±1")
     axis.set_xlim(*limits)
+
+
+def name_rows(axis: Axes, names: Sequence[str], label: str) -> None:
+    """Name the rows of an axis, the first one at the top, and what its x axis shows."""
+    axis.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
+    axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
 def draws(
@@ -289,8 +294,7 @@ def draws(
             e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
         )
     axis.axvline(reference, color=GREY, ls=":", label=label)
-    axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
-    axis.set_ylim(len(groups) - 0.5, -0.5)
+    name_rows(axis, list(groups), "accuracy (%)")
 
 
 def line(
