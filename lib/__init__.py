@@ -7,12 +7,11 @@ it is called."""
 
 from __future__ import annotations
 
-import os as _os
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Any
 
     from datasets import DatasetDict
@@ -26,30 +25,28 @@ if TYPE_CHECKING:
     from lib.train.learn import Trainer
 
 
-def _stands_in() -> str:
-    """Return the folder of the checkout that this process stands in, or "" where it is
-    in none.
+def _stands_in() -> _Path | None:
+    """Return the folder of the checkout that this process stands in, or None where it
+    is in none.
 
     An environment may be that of another checkout: commands, notebooks, and workers of
     this one use the code beside them, not that which the environment was made with."""
     try:
-        place = _os.getcwd()
+        place = _Path.cwd()
     except OSError:  # It was deleted.
-        return ""
-    while not _os.path.isfile(_os.path.join(place, "lib", "core", "paths.py")):
-        if place == _os.path.dirname(place):
-            return ""
-        place = _os.path.dirname(place)
-    return place
+        return None
+    for folder in (place, *place.parents):
+        if (folder / "lib/core/paths.py").is_file():
+            return folder
+    return None
 
 
 _tree = _stands_in()
-if _tree and not _os.path.samefile(_tree, _os.path.dirname(_os.path.dirname(__file__))):
+if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     # The modules of this package are then those of the other tree.
-    __path__[:] = [_os.path.join(_tree, "lib")]
-    __file__ = _os.path.join(_tree, "lib", "__init__.py")
-    with open(__file__, encoding="utf-8") as _file:
-        exec(compile(_file.read(), __file__, "exec"))
+    __path__[:] = [str(_tree / "lib")]
+    __file__ = str(_tree / "lib" / "__init__.py")
+    exec(compile(_Path(__file__).read_text("utf-8"), __file__, "exec"))
 
 
 def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
@@ -89,7 +86,7 @@ def dataset(splits: Mapping[str, Split]) -> DatasetDict:
 
 
 def network(
-    folder: str | Path, task: Task, dropout: float = 0.1, seed: int = 0
+    folder: str | _Path, task: Task, dropout: float = 0.1, seed: int = 0
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of a saved encoder, under the head that a Task needs.
 
@@ -127,7 +124,6 @@ def trainer(count: int = 2000, seed: int = 0) -> tuple[Trainer, PreTrainedModel]
 
     count: how many rows to train on; 2,000 others are judged.
     """
-    from pathlib import Path
     from tempfile import mkdtemp
 
     import transformers
@@ -137,19 +133,26 @@ def trainer(count: int = 2000, seed: int = 0) -> tuple[Trainer, PreTrainedModel]
     from lib.train import learn
     from lib.train.steps.pretrain import words
 
-    task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
-    how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
-    train = options.Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
-    shape: dict[str, Any] = {
-        "num_hidden_layers": 2,
-        "hidden_size": 96,
-        "intermediate_size": 384,
-    }
-    shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
-    transformers.set_seed(seed)
-    encoder = transformers.BertForSequenceClassification(
-        transformers.BertConfig(**shape)
+    task, tokenizer = data.task("toy", "BigramShift"), words(_Path(mkdtemp()))
+    train = options.Train(
+        epochs=5,
+        batch=32,
+        lr=2e-3,
+        max_length=64,
+        warmup=0.1,
+        clip=1.0,
+        dropout=0.1,
+        byte_dropout=True,
     )
+    transformers.set_seed(seed)
+    config = transformers.BertConfig(
+        num_hidden_layers=2,
+        hidden_size=96,
+        intermediate_size=384,
+        vocab_size=len(tokenizer),
+        initializer_range=0.04,
+    )
+    encoder = transformers.BertForSequenceClassification(config)
     splits = data.load(data.describe("toy", task.name, count))
     return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
@@ -190,7 +193,7 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
 def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
-    folder: str | Path | None,
+    folder: str | _Path | None,
 ) -> None:
     """Write a model with its surgery, so that `lib.model.backbone.load` gives it
     back."""

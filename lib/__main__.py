@@ -56,10 +56,8 @@ def positive(text: str) -> int:
 
 def listed(text: str) -> list[int | str]:
     """Return the words and whole numbers of a list such as "1,2", for argparse."""
-    return [
-        int(word) if word.isdigit() else word
-        for word in map(str.strip, text.split(","))
-    ]
+    words = map(str.strip, text.split(","))
+    return [int(word) if word.isdigit() else word for word in words]
 
 
 PATTERN = option(
@@ -70,11 +68,7 @@ DATA = option("--data", default="", help="your own rows: a file, a folder, or hu
 MODEL = option(
     "--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder"
 )
-LISTS = (
-    "methods",
-    "budgets",
-    "seeds",
-)  # Some notebooks take them, such as 92_your_task.
+LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL)
 PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
@@ -117,21 +111,17 @@ def read(
 
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
-    notebook_paths = notebook.find(args.pattern)
-    if without := [
-        notebook.name_of(path)
-        for path in notebook_paths
-        if not planned.has(args.profile, notebook.name_of(path))
-    ]:
+    matches = notebook.find(args.pattern)
+    names = {path: notebook.name_of(path) for path in matches}
+    suited = [path for path, name in names.items() if planned.has(args.profile, name)]
+    if without := len(matches) - len(suited):
         page_names = ", ".join(planned.pages(args.profile))
         print(
-            f"  left out {len(without)} notebooks without rows at {args.profile[:]}, "
+            f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
         )
-    for path in notebook_paths:
-        name = notebook.name_of(path)
-        if name in without:
-            continue
+    for path in suited:
+        name = names[path]
         try:
             if lacking := values.keys() - notebook.parameters(path).keys():
                 parameters = " or ".join(sorted(lacking))
@@ -239,8 +229,8 @@ def show(args: argparse.Namespace) -> None:
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
     print(*card.steps(from_json(run.spec)), sep="\n")
-    for name in ("status", "metrics"):
-        print(f"{name} {json.dumps(getattr(run, name))}")
+    print(f"status {json.dumps(run.status)}")
+    print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
     print(f"{run.origin} in {paths.shown(run.folder)}: {files}")
 
@@ -293,17 +283,19 @@ def evidence(args: argparse.Namespace) -> int:
     from lib.core.store import Store
 
     store, profile = Store(), args.profile
-    of_mini = profile == queue.SCALE
+    claims: Any = (
+        queue.chosen(args.claims)
+        if profile == queue.SCALE
+        else queue.lines(profile, args.claims)
+    )
     if args.list:
-        if of_mini:
-            board = queue.listed(queue.chosen(args.claims), store)
-        else:
-            board = queue.listed_lines(
-                queue.lines(profile, args.claims), store, profile
-            )
+        board = (
+            queue.listed(claims, store)
+            if profile == queue.SCALE
+            else queue.listed_lines(claims, store, profile)
+        )
         print(*board, sep="\n")
         return 0
-    claims = queue.chosen(args.claims) if of_mini else queue.lines(profile, args.claims)
     os.nice(10)  # Workers inherit it.
     lost = queue.gather(claims, store, args.workers, args.backend, profile)
     report_lost(lost)
@@ -362,23 +354,21 @@ def main(words: Sequence[str] | None = None) -> int:
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
+    fix = ""
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        print(
-            "error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale",
-            file=sys.stderr,
-        )
+        fix = "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
+    elif not paths.NOTEBOOKS.is_dir():
+        fix = f"no checkout has {paths.NOTEBOOKS}; "
+        fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
+    if fix:
+        print(f"error: {fix}", file=sys.stderr)
         return 2
-    if not paths.NOTEBOOKS.is_dir():
-        fix = "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-        print(f"error: no checkout has {paths.NOTEBOOKS}; {fix}", file=sys.stderr)
-        return 2
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # A kill ends as Ctrl-C does.
-    stack = ExitStack()
+    # A kill ends as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        housed(stack)
-        return int(COMMANDS[args.command][0](args) or 0)
+        with ExitStack() as stack:
+            housed(stack)
+            return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
             sys.modules["lib.cluster.executors"].end_server()
@@ -387,27 +377,16 @@ def main(words: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    except (
-        Refused,
-        OSError,
-    ) as error:  # The system refuses a place or a full disk by OSError.
-        fix = (
-            ""
-            if "fix: " in str(error)
-            else paths.movable(getattr(error, "filename", None))
-        )
+    except (Refused, OSError) as error:  # A place or a full disk is an OSError.
+        fix = paths.movable(getattr(error, "filename", None))
+        fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *changed_tables(), sep="\n", file=sys.stderr)
         return 2
-    except (
-        Exception
-    ) as error:  # It is a fault of this code, or of a table that was changed.
-        for line in changed_tables() + committed.edited(
-            "lib/**/*.toml", "data/**/*.toml"
-        ):
+    except Exception as error:  # A fault of this code, or of a table that was changed.
+        edited = committed.edited("lib/**/*.toml", "data/**/*.toml")
+        for line in [*changed_tables(), *edited]:
             error.add_note(line)
         raise
-    finally:
-        stack.close()
 
 
 def changed_tables() -> list[str]:
@@ -425,9 +404,8 @@ def housed(stack: ExitStack) -> None:
     A user id of a container may have no entry; the packages of pages ask for both.
     """
     if paths.home() is None:
-        os.environ["HOME"] = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="home-")
-        )
+        home = tempfile.TemporaryDirectory(prefix="home-")
+        os.environ["HOME"] = stack.enter_context(home)
     try:
         getpass.getuser()
     except (KeyError, OSError):

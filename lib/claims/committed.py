@@ -20,14 +20,11 @@ SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.pa
 def seen() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
-    files = {
-        path.relative_to(paths.ROOT).as_posix(): path
+    return sorted(
+        f"{path.relative_to(paths.ROOT).as_posix()},{sha(path.read_bytes())}\n"
         for path in matches
         if path.is_file()
-    }
-    return [
-        f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(files.items())
-    ]
+    )
 
 
 def changed(place: Path | None = None) -> list[str]:
@@ -36,12 +33,8 @@ def changed(place: Path | None = None) -> list[str]:
     place: another file in place of `files.csv`.
     """
     place = place or paths.records_root() / FILES
-    old = (
-        place.read_text(errors="replace").splitlines(keepends=True)
-        if place.exists()
-        else ()
-    )
-    names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
+    old = place.read_text(errors="replace") if place.exists() else ""
+    names = {line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*seen()}}
     away = tuple(f"data/published/{paper}/" for paper in lists.absent_papers())
     names = {name for name in names if not name.startswith(away)}
     return [
@@ -54,14 +47,8 @@ def edited(*patterns: str) -> list[str]:
 
     Outside a checkout there is none.
     """
-    words = [
-        "git",
-        "diff",
-        "--name-only",
-        "HEAD",
-        "--",
-        *(f":(glob){pattern}" for pattern in patterns),
-    ]
+    globs = (f":(glob){pattern}" for pattern in patterns)
+    words = ["git", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}
     with suppress(OSError):
         names = subprocess.run(words, **how).stdout.splitlines()

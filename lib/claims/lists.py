@@ -35,8 +35,8 @@ def lines(name: str) -> list[dict[str, str]]:
 def absent_papers() -> list[str]:
     """Return the papers whose folder was taken away: `central.csv` names all."""
     with (PUBLISHED / "central.csv").open() as file:
-        named = dict.fromkeys(row["paper"] for row in DictReader(file))
-    return [paper for paper in named if paper not in PAPERS]
+        papers = dict.fromkeys(row["paper"] for row in DictReader(file))
+    return [paper for paper in papers if paper not in PAPERS]
 
 
 def is_here(row: Mapping[str, str]) -> bool:

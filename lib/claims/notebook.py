@@ -26,16 +26,7 @@ from lib.core.store import say
 from lib.core.types import Json
 from lib.papers import grids
 
-ORDER = (
-    "title",
-    "parameters",
-    "bootstrap",
-    "grid",
-    "runs",
-    "artefact",
-    "verdicts",
-    "explore",
-)
+ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
 # A command sets this variable to the place of a page, as JSON. Then no run is made and
 # no widget is shown.
 BATCH = "WORKBOOK_BATCH"
@@ -95,18 +86,11 @@ def cells(path: Path) -> dict[str, str]:
     notebook."""
     try:
         sources = {}
-        for cell in json.loads(Path(path).read_bytes())["cells"]:
+        for cell in json.loads(path.read_bytes())["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except Exception as error:  # Damage has many forms.
         why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
@@ -163,7 +147,7 @@ def check(path: Path, values: Json) -> Json:
                 raise Refused(
                     f"{name_of(path)} has no rows at {value}: take one of {pages}"
                 )
-    return {name: parameter.default for name, parameter in declared.items()} | values
+    return defaults(path) | values
 
 
 def absurd(name: str, value: Any, declared: Parameter) -> str:
@@ -216,15 +200,11 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
     names = check(path, values)
     names["profile"] = grids.profile_of_values(names)
+    profile, page = names["profile"], name_of(path)
     try:
-        exec(
-            compile(cells(path).get("grid", ""), f"{name_of(path)}:grid", "exec"),
-            names,
-        )
+        exec(compile(cells(path).get("grid", ""), f"{page}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.rows(
-                grid, names["profile"], names, name_of(path)
-            )
+            names["grid"] = planned_rows.rows(grid, profile, names, page)
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
             names["recorded"] = recorded() if looked_up else []
@@ -232,16 +212,14 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
         raise
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
-        raise Refused(f"{name_of(path)}: {why}") from error
+        raise Refused(f"{page}: {why}") from error
     variables = {name: rows for name, rows in names.items() if is_grid(rows)}
-    if values.get("seeds") or isinstance(names["profile"], grids.ReaderProfile):
+    if values.get("seeds") or isinstance(profile, grids.ReaderProfile):
         return variables
-    scales = {"grid": str(names["profile"])}
-    page = name_of(path)
-    return {
-        name: seeded(page, scales.get(name, "mini"), rows)
-        for name, rows in variables.items()
-    }
+    for name, rows in variables.items():
+        scale = str(profile) if name == "grid" else "mini"
+        variables[name] = seeded(page, scale, rows)
+    return variables
 
 
 def injected(history: Iterable[str]) -> list[str]:
@@ -257,34 +235,42 @@ def normalised(text: str) -> str:
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
     and the kernel is python3."""
-    cells = [
-        cell for cell in json.loads(text)["cells"] if "".join(cell["source"]).strip()
-    ]
-    for number, cell in enumerate(cells):
+    cells = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"]).rstrip()
+        if not source:
+            continue
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
-        about = {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        about = {"id": f"{len(cells):02d}", "metadata": {"tags": tags} if tags else {}}
         about |= {"cell_type": cell["cell_type"]}
-        about |= {"source": "".join(cell["source"]).rstrip().splitlines(keepends=True)}
+        about |= {"source": source.splitlines(keepends=True)}
         if cell["cell_type"] == "code":
             about |= {"execution_count": None, "outputs": []}
-        cells[number] = about
+        cells.append(about)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}
     book = {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-# ---- STANDARD PAGES AND EXPERIMENTS
 def committed_form(path: Path) -> Json:
     """Return what is committed of a notebook: its defaults, and a digest of its other
     cells."""
-    others = [
-        [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
-        for cell in json.loads(normalised(path.read_text()))["cells"]
-        if "parameters" not in cell["metadata"].get("tags", [])
-    ]
-    defaults = {name: parameter.default for name, parameter in parameters(path).items()}
-    return {"parameters": defaults, "cells": disk.sha(json.dumps(others).encode())[:16]}
+    others = []
+    for cell in json.loads(normalised(path.read_text()))["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if "parameters" not in tags:
+            others.append([cell["cell_type"], tags, cell["source"]])
+    return {"parameters": defaults(path), "cells": digest(others)}
+
+
+def defaults(path: Path) -> Json:
+    """Return the values of a notebook's parameters as its file has them."""
+    return {name: parameter.default for name, parameter in parameters(path).items()}
+
+
+def digest(value: object) -> str:
+    return disk.sha(json.dumps(value).encode())[:16]
 
 
 def committed() -> dict[str, Json]:
@@ -312,21 +298,17 @@ def tidy() -> list[Path]:
 
     Raises Refused for a file that is no notebook, before any is written.
     """
-    for path in find():
+    books = find()
+    for path in books:
         cells(path)
-    contents = {
-        path: path.read_bytes() for path in [*find(), paths.COMMITTED] if path.exists()
-    }
-    for path in find():
+    files = [*books, paths.COMMITTED]
+    before = {path: path.read_bytes() for path in files if path.exists()}
+    for path in books:
         disk.write(path, normalised(path.read_text()))
     disk.write_json(
-        paths.COMMITTED, {name_of(path): committed_form(path) for path in find()}
+        paths.COMMITTED, {name_of(path): committed_form(path) for path in books}
     )
-    return [
-        path
-        for path in [*find(), paths.COMMITTED]
-        if path.read_bytes() != contents.get(path)
-    ]
+    return [path for path in files if path.read_bytes() != before.get(path)]
 
 
 def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
@@ -341,19 +323,14 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     papermill, where its cells may differ from those of the file."""
     now, scope = committed_form(path), grids.profile_of_values(values)
     before = committed().get(name_of(path), {"parameters": {}, "cells": ""})
-    profile_parameters = grids.values(scope)
-    lines = grids.own_lines(scope)
-    titles = (
-        grids.reader_part(scope, "task"),
-        Path(grids.reader_part(scope, "model")).name,
-    )
-    words = [*filter(None, titles), scope[:]]
+    lines, task = grids.own_lines(scope), grids.reader_part(scope, "task")
+    model = Path(grids.reader_part(scope, "model")).name
+    words = [word for word in (task, model, scope[:]) if word]
+    changeable = {name: v for name, v in values.items() if name not in grids.values(scope)}
     for name, was in before["parameters"].items():
-        if name not in profile_parameters and values.get(name, was) != was:
-            lines.append(
-                f"{name} is {values[name]!r}, in the committed notebook {was!r}."
-            )
-            words.append(f"{name}={str(values[name]).strip('[]')}")
+        if changeable.get(name, was) != was:
+            lines.append(f"{name} is {changeable[name]!r}, in the committed notebook {was!r}.")
+            words.append(f"{name}={str(changeable[name]).strip('[]')}")
     if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
         new = "The notebook is none of the committed ones."
         lines.append("Cells were changed." if before["cells"] else new)
@@ -365,12 +342,7 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    rest = {
-        name: value for name, value in values.items() if name not in profile_parameters
-    }
-    key = disk.sha(
-        json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode()
-    )[:6]
+    key = digest([words, grids.own_digests(scope), changeable, now["cells"]])[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / name_of(path) / f"{label[:80]}-{key}", lines
 

@@ -7,10 +7,10 @@ the weights. transformers then opens it without this library."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,8 +53,8 @@ def export(
     "auto": the name of the class that opens the folder, "remote": whether that needs
     the code in the folder, "parameters": their number}. Before anything is written,
     raises Refused for a model that cannot have a form, and ModuleNotFoundError where
-    onnxruntime is absent (requirements-export.txt). Raises RuntimeError where a form
-    differs by more than CLOSE."""
+    onnxruntime is absent (requirements-export.txt). Raises Refused where a form differs
+    by more than CLOSE."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, outputs(model, batch)) for batch in batches(model)]
@@ -93,7 +93,6 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
         import onnxruntime  # noqa: F401
 
 
-# ---- what is written ----
 def name_classes(
     model: PreTrainedModel, labels: Sequence[str] | None
 ) -> PreTrainedModel:
@@ -117,22 +116,15 @@ def carry(folder: Path) -> bool:
     if not backbone.operated(folder):
         return False
     config, code = backbone.described(folder), Path(modeling.__file__)
-    methods = {op["op"] for op in config["surgery"]} - OPERATIONS.keys()
-    files = [
-        Path(str(sys.modules[function(name).__module__].__file__))
-        for name in sorted(methods)
-    ]
+    methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
+    files = [inspect.getfile(function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
-        shutil.copyfile(path, folder / Path(path).name)
+        shutil.copy(path, folder)
     with (folder / code.name).open("a") as file:  # transformers follows only imports.
-        file.writelines(
-            f"from .{name} import change  # noqa\n" for name in sorted(methods)
-        )
+        file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.architecture(folder)
-    classes = {
-        "AutoConfig": getattr(modeling, name).config_class.__name__,
-        auto(name): name,
-    }
+    config_class = getattr(modeling, name).config_class.__name__
+    classes = {"AutoConfig": config_class, auto(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
@@ -141,11 +133,10 @@ def carry(folder: Path) -> bool:
 def auto(cls: str) -> str:
     """Return the name of the Auto class that opens a model of the class with the name
     `cls`."""
-    head = cls.partition("For")
-    return "AutoModel" + "".join(head[1:])
+    _, head, task = cls.partition("For")
+    return f"AutoModel{head}{task}"
 
 
-# ---- forms, compared ----
 @torch.no_grad()
 def outputs(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> np.ndarray:
     """Return all outputs of a model for a batch as one flat array."""

@@ -22,13 +22,8 @@ def card(run: Run, exported: Json) -> ModelCard:
     exported: the dict that lib.export.export returned for it.
     """
     spec, task = from_json(run.spec), task_of(run)
-    bases = sorted(
-        {
-            ancestor.args["name"]
-            for ancestor in ancestry([spec])
-            if ancestor.step == "checkpoint"
-        }
-    )
+    behind = ancestry([spec])
+    bases = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
     return ModelCard.from_template(
         ModelCardData(library_name="transformers"),
         template_path=str(Path(__file__).with_name("card.md.j2")),

@@ -72,22 +72,16 @@ class Opened:
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
         labels, logits = arrays["labels"], arrays["logits"].astype(float)
-        task = self.task
+        task, index = self.task, pd.Index(arrays["index"], name="row")
         assert task  # Only a run of one task keeps logits.
-        low, high = task.scale
-        scores = {"label": labels.astype(float), "said": logits[:, 0]}
-        columns = {
-            name: low + values * (high - low) / 5 for name, values in scores.items()
-        }
-        if task.labels:
-            said, names = logits.argmax(1), np.array(task.labels)
-            columns = {
-                "label": names[labels],
-                "said": names[said],
-                "right": said == labels,
-            }
-            columns["confidence"] = softmax(logits, 1).max(1)
-        return pd.DataFrame(columns, pd.Index(arrays["index"], name="row"))
+        if not task.labels:
+            low, high = task.scale
+            scores = pd.DataFrame({"label": labels, "said": logits[:, 0]}, index)
+            return low + scores * (high - low) / 5
+        said, names = logits.argmax(1), np.array(task.labels)
+        columns = {"label": names[labels], "said": names[said], "right": said == labels}
+        columns["confidence"] = softmax(logits, 1).max(1)
+        return pd.DataFrame(columns, index)
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -109,14 +103,16 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
     grid. Or the name of a run, or a part of it that only this run has. keep: whether
     the run is made with its weights where they are missing. Raises Refused where no run
     or several fit, and FileNotFoundError for a run that is not made."""
-    spec = None if "-" in name else chosen(name, profile, columns)
-    run = Store().lookup(spec)["run"] if spec else find_run(name)
-    if run is None and spec and not keep:
-        fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
-        raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    if run is None:
-        assert spec
-        return Opened(made(spec))
+    if "-" in name:
+        run = find_run(name)
+    else:
+        spec = chosen(name, profile, columns)
+        run = Store().lookup(spec)["run"]
+        if not run and keep:
+            run = made(spec)
+        if not run:
+            fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
+            raise Absent(f"{spec.name} is not made yet: {fix} makes it")
     return Opened(weights(run, keep) if keep else run)
 
 
@@ -141,9 +137,7 @@ def find_run(name: str) -> Run:
     """Return the only run whose name contains `name`. Raises Refused where no run or
     several do."""
     runs = {run.name: run for run in Store().every()}
-    hits = (
-        [name] if name in runs else [run_name for run_name in runs if name in run_name]
-    )
+    hits = [name] if name in runs else [other for other in runs if name in other]
     if len(hits) != 1:
         first = ", ".join((hits or list(runs))[:9])
         raise Refused(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")

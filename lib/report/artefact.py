@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from inspect import signature
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ class Page:
         on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
         """
         lost, specs = {}, [row.spec for row in rows]
-        if on_missing == "run" and not os.environ.get(notebook.BATCH):
+        is_made = on_missing != "skip"
+        if is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().missing(specs):
                 self.note(
                     [
@@ -116,29 +118,23 @@ class Page:
                 )
                 lost = sweep.make(specs)
         frame = collect(rows, lost=lost)
-        if self.reader_lines and on_missing == "skip":
+        if self.reader_lines and not is_made:
             return frame  # Verdicts are off, so these runs do not count.
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
-        rows_by_name = {
-            row["run"].name if row["run"] else row["spec"].name: row for row in lines
-        }
-        for (
-            name,
-            row,
-        ) in rows_by_name.items():  # What is only looked up is no part that is missing.
-            if row["run"] or on_missing != "skip":
-                self.used[name] = (
-                    MADE[row["run"].origin] if row["run"] else row["state"]
-                )
-        if on_missing != "skip":
-            how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
-            why = Counter(
-                row["error"] or how for row in rows_by_name.values() if not row["run"]
-            )
-            if not any("runs missing" in line for line in self.noted):
-                missing = f"of {len(rows_by_name)} runs missing"
-                self.note(f"{n} {missing}: {text}" for text, n in why.most_common(3))
+        states, reasons = {}, {}
+        how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
+        for row in lines:
+            if run := row["run"]:
+                states[run.name] = MADE[run.origin]
+            elif is_made:  # What is only looked up is no part that is missing.
+                states[row["spec"].name] = row["state"]
+                reasons[row["spec"].name] = row["error"] or how
+        self.used |= states
+        if not any("runs missing" in line for line in self.noted):
+            missing = f"of {len(states)} runs missing"
+            common = Counter(reasons.values()).most_common(3)
+            self.note(f"{n} {missing}: {text}" for text, n in common)
         return frame
 
     def runs(
@@ -159,16 +155,13 @@ class Page:
         transform: a function from the rows of the grid to other rows, such as those of
         the searches behind networks."""
         if callable(grid):
-            rows = self.seeded(
-                plans.rows(grid, self.scope, self.values, self.id), self.scope
-            )
-            at_mini = self.seeded(grid("mini"), "mini")
-            grid, recorded = transform(rows), transform(at_mini)
-        recorded = self.seeded(recorded() if callable(recorded) else recorded, "mini")
-        made, recorded_frame = (
-            self.collect(grid),
-            self.collect(recorded, on_missing="skip"),
-        )
+            rows = plans.rows(grid, self.scope, self.values, self.id)
+            recorded = transform(self.seeded(grid("mini"), "mini"))
+            grid = transform(self.seeded(rows, self.scope))
+        elif callable(recorded):
+            recorded = recorded()
+        made = self.collect(grid)
+        recorded_frame = self.collect(self.seeded(recorded, "mini"), on_missing="skip")
         if len(made):
             put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
         runs = Runs(made, recorded_frame, self.scope, self.id)
@@ -181,11 +174,8 @@ class Page:
 
         A reader who asks for seeds, or brings data or a model, gets what was asked for.
         """
-        return (
-            rows
-            if self.values.get("seeds") or self.reader_lines
-            else seeded(self.id, profile, rows)
-        )
+        is_asked = self.values.get("seeds") or self.reader_lines
+        return rows if is_asked else seeded(self.id, profile, rows)
 
     def table(
         self,
@@ -219,9 +209,8 @@ class Page:
             return put(f"Not measured yet: {escaped(what)}.")
         text = frame.map(digits, na_action="ignore")
         stem, (shown, turned) = self._stem(name), seen(text)
-        self._write(
-            f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv()
-        )
+        flat = text.set_axis(joined(text.columns, ", "), axis=1)
+        self._write(f"{stem}.csv", flat.to_csv())
         if more := len(frame.columns) - len(shown.columns):
             several = f"{more} more columns" if more > 1 else "one more column"
             beside = f"{stem}.csv, written with the page, has {several}"
@@ -307,20 +296,16 @@ class Page:
 
         answer: sentences on what the page answers, where its verdicts do not say it.
         They stand below its title, and a command ends with them."""
-        names, profile = (
-            source.of_page(self.id) if claims is None else claims,
-            self.scope[:],
-        )
+        names = source.of_page(self.id) if claims is None else claims
+        profile = self.scope[:]
         if self.reader_lines:
             names, checks, deviations = (), (), ({profile: self.reader_lines},)
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         differences = {
-            name: [
-                line for by_profile in deviations for line in by_profile.get(name, ())
-            ]
-            for name in dict.fromkeys([*judged, profile])
+            name: [*chain(*(lines.get(name, ()) for lines in deviations))]
+            for name in [*judged, profile]
         }
         counted = Counter(self.used.values()).items()
         body = {
@@ -356,11 +341,8 @@ def caveats(runs: Runs) -> list[str]:
             lines += compare.strays(frame, grids.metrics(profile))
             tasks = set(frame["task"]) if "task" in frame else set()
             for row in lists.lines("untouched"):
-                if (
-                    row["profile"] == str(profile)
-                    and row["task"] in tasks
-                    and row["split"] == "dev"
-                ):
+                where = row["profile"], row["split"]
+                if where == (str(profile), "dev") and row["task"] in tasks:
                     lines.append(
                         f"{row['task']}: the cosine of the mean vectors of {row['checkpoint']}, "
                         f"untouched, has a Spearman of {row['spearman']} and a Pearson of "
@@ -381,9 +363,8 @@ def start(name: str, namespace: dict[str, Any]) -> Page:
     plot.style()
     path = notebook.path_of(name)
     names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
-    values = notebook.check(
-        path, {name: namespace[name] for name in names if name in namespace}
-    )
+    given = {name: namespace[name] for name in names if name in namespace}
+    values = notebook.check(path, given)
     batch = os.environ.get(notebook.BATCH)
     folder, differs = (
         json.loads(batch) if batch else notebook.place(path, values, hand=True)
@@ -399,9 +380,9 @@ def start(name: str, namespace: dict[str, Any]) -> Page:
 
 def drawn(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
-    with io.StringIO() as buffer:
-        figure.savefig(buffer, format="svg", metadata=plot.described(figure))
-        return buffer.getvalue()
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=plot.described(figure))
+    return buffer.getvalue()
 
 
 def show(figure: Figure, file: str = "", svg: str = "") -> None:
@@ -436,13 +417,10 @@ def explore(function: Callable[..., Figure | None], **knobs: Any) -> None:
     if [] in knobs.values():
         return
     if os.environ.get(notebook.BATCH) or not paths.in_lab():
-        needed = [
-            p.name
-            for p in signature(function).parameters.values()
-            if p.default is p.empty
-        ]
-        shown(**{name: knobs[name][0] for name in needed})
-        return
+        needed = signature(function).parameters.values()
+        return shown(
+            **{p.name: knobs[p.name][0] for p in needed if p.default is p.empty}
+        )
     import ipywidgets
 
     ipywidgets.interact(shown, **knobs)

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +65,10 @@ def fingerprint(builder: PageBuilder, store: Store) -> str:
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and which of its runs at mini are recorded."""
     names = shown().get(notebook.name_of(builder.path), ())
-    results: list[str | list[Any]] = [
-        name for name in names if (store.records / name).exists()
-    ]
-    for row in sum(builder.grids.values(), []):
+    results: list[Any] = [name for name in names if (store.records / name).exists()]
+    for row in chain(*builder.grids.values()):
         run = store.lookup(row.spec)["run"]
-        results.append(
-            [row.spec.name, (run.name, run.origin, run.metrics) if run else None]
-        )
+        results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
     return disk.key_of(builder.text, code(), results)
 
 
@@ -131,15 +128,14 @@ def make(builder: PageBuilder, digest: str) -> float:
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
+    name = notebook.name_of(path)
     execute(builder)
-    book: Any = nbformat.read(folder / path.name, 4)
-    body = notebook.provenance(folder, notebook.name_of(path))
+    book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
+    body = notebook.provenance(folder, name)
     assert body is not None
     if body["profile"] == "mini" and not builder.differs:
-        disk.write(
-            folder / f"{notebook.name_of(path)}.page.md",
-            light(book, notebook.title(path), body),
-        )
+        text = light(book, notebook.title(path), body)
+        disk.write(folder / f"{name}.page.md", text)
     disk.write(builder.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
@@ -154,45 +150,31 @@ def execute(builder: PageBuilder) -> None:
 
     from lib.report.kernel import Manager
 
-    name, folder, output = (
-        builder.path.name,
-        builder.folder,
-        builder.folder / builder.path.name,
-    )
-    ledger, see = (
-        folder / f"{notebook.name_of(builder.path)}.json",
-        f"see {paths.shown(output)}",
-    )
+    name, folder = notebook.name_of(builder.path), builder.folder
+    output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
+    see = f"see {paths.shown(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     folder.mkdir(parents=True, exist_ok=True)
     # Another command may make the same page.
-    lock = FileLock(
-        folder / f".{notebook.name_of(builder.path)}.lock", thread_local=False
-    )
+    lock = FileLock(folder / f".{name}.lock", thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(
-            f"waiting  {notebook.name_of(builder.path)}: another process is making its page"
-        )
+        say(f"waiting  {name}: another process is making its page")
     else:
         lock.release()
     how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
     with lock, tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
-        (writer := Path(place, name)).write_text(builder.text)
+        (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
         # Kernels that start together race for ports, so each has sockets in a folder of
         # its own.
-        kernel = {
-            "transport": "ipc",
-            "ip": f"{place}/s",
-            "connection_file": f"{place}/k.json",
-        }
+        kernel = {"transport": "ipc", "ip": f"{place}/s"}
+        kernel |= {"connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
         # Idle kernels would log that they stop.
-        how |= {"extra_arguments": ["--log-level=CRITICAL"]}
-        how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
-        how |= {"kernel_manager_class": Manager}
+        how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
+        how |= {"config": Config(KernelManager=kernel), "kernel_manager_class": Manager}
         try:
             papermill.execute_notebook(str(writer), str(writer), builder.values, **how)
         except papermill.PapermillExecutionError as error:
@@ -210,50 +192,35 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
     That is a text before a figure or a table that was not made, as where a run is
     lacking. Text before code that shows nothing of itself stays."""
-    visible, text, promised = [], None, False
-    for cell, after in zip(cells, [*cells[1:], None], strict=True):
+    visible, is_empty, is_promised = [], True, False
+    for cell in reversed(cells):
         tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "markdown":
-            text, promised = len(visible) if "title" not in tags else None, False
-        elif "artefact" not in tags or cell["outputs"]:
-            text = None
+        is_text = cell["cell_type"] == "markdown"
+        if is_text or "verdicts" in tags:  # The section of what follows begins here.
+            if not (is_text and is_empty and is_promised) or "title" in tags:
+                visible.append(cell)
+            is_empty, is_promised = True, False
         else:
-            promised |= bool(SHOWS.search("".join(cell["source"])))
-        visible.append(cell)
-        if text is not None and promised and is_text(after):
-            del visible[text]
-            text = None
-    return visible
-
-
-def is_text(cell: Mapping[str, Any] | None) -> bool:
-    """Return whether a cell is text or verdicts, which end a section; None is the
-    end."""
-    return (
-        not cell
-        or cell["cell_type"] == "markdown"
-        or "verdicts" in cell["metadata"].get("tags", [])
-    )
+            visible.append(cell)
+            is_empty &= "artefact" in tags and not cell["outputs"]
+            is_promised |= bool(SHOWS.search("".join(cell["source"])))
+    return visible[::-1]
 
 
 def converted(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    how = {
-        "template_name": "workbook",
-        "extra_template_basedirs": [str(verdicts.TEMPLATE)],
-    }
     book.cells = shown_cells(book.cells)
-    exporter = HTMLExporter(
-        exclude_input_prompt=True, exclude_output_prompt=True, **how
-    )
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(body["profile"], notebook.title(path), body["differs"])
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
+    how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
+    how |= {"template_name": "workbook", "exclude_input_prompt": True}
+    exporter = HTMLExporter(**how)
     page = exporter.from_notebook_node(book, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
     page = re.sub(
@@ -270,25 +237,24 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
-    made = "Profile {profile}. Runs: {counted}. ".format_map(body)
+    made = "Profile {profile}. Runs: {counted}. "
     path = notebook.path_of(body["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
-    made += f"Made of [`{place}`](../../{place}), "
-    made += f"records `{body['records']}`."
-    parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
+    made += f"Made of [`{place}`](../../{place}), records `{{records}}`."
+    parts = [
+        f"# {title}",
+        made.format_map(body),
+        "\n".join(f"- {line}" for line in body["answer"]),
+    ]
     for cell in shown_cells(book["cells"]):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "markdown":
-            source = equation.linked(
-                source, "page.md", path
-            )  # A light page lies beside others.
-            parts.append(
-                source.partition("\n")[2].strip() if "title" in tags else source
-            )
+        if "title" in tags:
+            source = source.partition("\n")[2].strip()
+        if cell["cell_type"] == "markdown":  # A light page lies beside others.
+            parts.append(equation.linked(source, "page.md", path))
         for output in cell.get("outputs", ()):
-            parts.append(
-                "".join(output.get("data", {}).get("text/markdown", "")).strip()
-            )
+            text = output.get("data", {}).get("text/markdown", "")
+            parts.append("".join(text).strip())
         if "verdicts" in tags:
             break
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -8,6 +8,7 @@ import html
 import io
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from matplotlib import mathtext
@@ -25,9 +26,7 @@ def readable(markdown: str, path: Path) -> str:
 
     Raises Refused where matplotlib cannot set an equation.
     """
-    parts = CODE.split(linked(markdown, "html", path))
-    parts[::2] = [EQUATION.sub(drawn, part) for part in parts[::2]]
-    return "".join(parts)
+    return outside_code(linked(markdown, "html", path), EQUATION, drawn)
 
 
 def linked(markdown: str, kind: str, path: Path) -> str:
@@ -37,19 +36,23 @@ def linked(markdown: str, kind: str, path: Path) -> str:
     def to_page(match: re.Match[str]) -> str:
         return f"]({notebook.name_of(os.path.normpath(path.parent / match[1]))}.{kind})"
 
+    return outside_code(markdown, NOTEBOOK, to_page)
+
+
+def outside_code(
+    markdown: str, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
+) -> str:
+    """Return a text with a pattern replaced, but for what stands in code."""
     parts = CODE.split(markdown)
-    parts[::2] = [NOTEBOOK.sub(to_page, part) for part in parts[::2]]
+    parts[::2] = [pattern.sub(new, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def drawn(match: re.Match[str]) -> str:
     """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within
     the text."""
-    is_display, text, picture = (
-        bool(match[1]),
-        " ".join((match[1] or match[2]).split()),
-        io.BytesIO(),
-    )
+    is_display, picture = bool(match[1]), io.BytesIO()
+    text = " ".join((match[1] or match[2]).split())
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")

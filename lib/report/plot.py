@@ -6,9 +6,8 @@ look has a marker and a dash of its own as well, so that nothing is told by colo
 alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,11 +55,9 @@ WIDEST = 11  # A row of panels is at most this wide, in inches.
 
 def style() -> None:
     """Set one look for all figures. The bytes of a figure do not depend on the day."""
-    sns.set_theme(style="whitegrid", palette="colorblind")
-    plt.rc("svg", hashsalt="workbook")
-    plt.rc("figure", dpi=110)
-    plt.rc("savefig", bbox="tight")
-    plt.rc("axes", titlesize="medium")
+    look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
+    look |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
+    sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
 
 
 def panels(
@@ -79,12 +76,10 @@ def panels(
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
     down = -(-len(titles) // across)
-    size: dict[str, Any] = {
-        "figsize": (width * across, height * down),
-        "layout": "constrained",
-    }
-    shared = size | shared
-    figure, axes = plt.subplots(down, across, squeeze=False, **shared)
+    size = width * across, height * down
+    figure, axes = plt.subplots(
+        down, across, squeeze=False, figsize=size, layout="constrained", **shared
+    )
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
     for axis in axes.flat[len(titles) :]:
@@ -105,16 +100,13 @@ def means(
         return
     mean = groups.mean()
     (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
+    colour = line.get_color()
     for x_value, values in groups:
         if len(values) < SEEDS:
-            axis.plot(
-                [x_value] * len(values), values, ".", color=line.get_color(), ms=4
-            )
+            axis.plot([x_value] * len(values), values, ".", color=colour, ms=4)
         else:
             e = replicates(values)
-            axis.errorbar(
-                x_value, e.mean, e.high - e.mean, capsize=3, color=line.get_color()
-            )
+            axis.errorbar(x_value, e.mean, e.high - e.mean, capsize=3, color=colour)
 
 
 def message(axis: Axes, width: int = 46) -> None:
@@ -138,7 +130,6 @@ def dots(
     estimates: Mapping[tuple[str, str], Estimate | None],
     printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
     label: str = "difference (points)",
-    axis: Axes | None = None,
 ) -> tuple[Figure, pd.DataFrame]:
     """Draw paired differences with their 95 % intervals. Return (figure, the data that
     it draws).
@@ -150,76 +141,43 @@ def dots(
 
     printed: {what is compared: points}. They are diamonds in the rows that are
     measured, or in all rows where nothing is measured.
-
-    axis: an axis of a figure with a legend of its own; without it a new figure is made.
     """
-    estimated = dict.fromkeys(
-        comparison for (_, comparison), e in estimates.items() if e
-    )
-    printed = {
-        comparison: gain
-        for comparison, gain in dict(printed).items()
-        if comparison in estimated or not estimated
-    }
-    order = list(estimated or printed)
+    measured = {key: e for key, e in estimates.items() if e}
+    printed = dict(printed)
+    order = list(dict.fromkeys(comparison for _, comparison in measured) or printed)
     lines = [
         {"source": "published", "at": comparison, "gain": gain}
         for comparison, gain in printed.items()
+        if comparison in order
     ]
-    for (source, comparison), e in ((key, e) for key, e in estimates.items() if e):
+    for (source, comparison), e in measured.items():
         ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
         lines.append({"source": source, "at": comparison, "gain": e.mean} | ends)
     data = pd.DataFrame(lines, columns=["source", "at", "gain", "low", "high", "seeds"])
-    sources = list(dict.fromkeys(data["source"]))
-    measured = [source for source in sources if source != "published"]
-    looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
-    if alone := axis is None:
-        _, axis = plt.subplots(
-            figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained"
-        )
-    left, right = -1e9, 1e9
-    for (_, comparison), e in estimates.items():
-        if e and e.region:  # The region that the paper claims is shaded.
-            low, high = max(e.region[0], left), min(e.region[1], right)
-            y = order.index(comparison)
-            axis.fill_betweenx(
-                [y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0
-            )
+    figure, axis = plt.subplots(
+        figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained"
+    )
+    for (_, comparison), e in measured.items():
+        if e.region:
+            shade(axis, order.index(comparison), *e.region)
+    sources = list(dict.fromkeys(source for source, _ in measured))
+    looks = dict(zip(sources, (NEW, THIRD, OLD, REST), strict=False))
     rows: Any = data.dropna(subset="gain").itertuples()
     for row in rows:
-        few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
-        look = look | {"color": GREY} if few else look
-        ends = (
-            None
-            if few or row.low != row.low
-            else [[row.gain - row.low], [row.high - row.gain]]
-        )
-        side = (
-            measured.index(row.source) - (len(measured) - 1) / 2
-            if row.source in measured
-            else 0
-        )
-        y = order.index(row.at) + 0.2 * side
-        look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
-        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
-    axis.axvline(0, color=INK, lw=0.8)
-    ends: Any = data[["gain", "low", "high"]].stack()
-    if len(ends):
-        wide = 0.4 if ends.abs().max() > 20 else 0.05  # The axis will be logarithmic.
-        margin = wide * max(ends.max() - ends.min(), 1)
-        axis.set_xlim(min(ends.min(), 0) - margin, max(ends.max(), 0) + margin)
-    axis.set(
-        xlabel=label,
-        yticks=range(len(order)),
-        yticklabels=[fill(comparison, 46) for comparison in order],
-    )
-    axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
-    signed_log(axis)
-    assert isinstance(axis.figure, Figure)
-    if alone:
-        axis.set_title(summary(data))
-        legend(axis.figure)
-    return axis.figure, data
+        look = looks.get(row.source, PRINT) | {"linestyle": "none", "label": row.source}
+        ends, y = None, order.index(row.at)
+        if row.seeds < SEEDS:
+            look |= {"color": GREY, "label": f"{row.source}, fewer than {SEEDS} seeds"}
+        elif pd.notna(row.low):
+            ends = [[row.gain - row.low], [row.high - row.gain]]
+        if row.source in sources:  # Sources stand beside each other in a row.
+            y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
+        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look)
+    names = [fill(comparison, 46) for comparison in order]
+    difference_axis(axis, names, data[["gain", "low", "high"]], label)
+    axis.set_title(summary(data))
+    legend(figure)
+    return figure, data
 
 
 def summary(data: pd.DataFrame) -> str:
@@ -234,19 +192,23 @@ def summary(data: pd.DataFrame) -> str:
     sure = ours[ours["seeds"] >= SEEDS]
     if not len(sure):
         return f"fewer than {SEEDS} seeds: no interval"
-    both = sure.assign(printed=sure["at"].map(printed)).dropna(subset="printed")
-    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    if len(both):
-        return f"the printed value lies outside our interval in {out} of {len(both)}"
-    clear = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-    if not any(clear):
+    if out := outside(sure.assign(printed=sure["at"].map(printed))):
+        return f"the printed value lies outside our interval in {out}"
+    above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+    if not above + below:
         return f"no interval of {len(sure)} shuts out 0"
-    return (
-        f"our interval lies above 0 in {clear[0]}, below 0 in {clear[1]} of {len(sure)}"
-    )
+    return f"our interval lies above 0 in {above}, below 0 in {below} of {len(sure)}"
 
 
-def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
+def outside(data: pd.DataFrame) -> str:
+    """Return how many intervals shut out their printed value, as "1 of 3"; "" where no
+    interval has one."""
+    both = data.dropna(subset=["low", "printed"])
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    return f"{out} of {len(both)}" if len(both) else ""
+
+
+def forest(data: pd.DataFrame) -> Figure:
     """Draw comparisons, a row each, with the region that a paper claims. Return the
     figure.
 
@@ -255,50 +217,58 @@ def forest(data: pd.DataFrame, label: str = "difference (points)") -> Figure:
 
     data: a frame as `lib.claims.judging.forest` returns it.
     """
-    data = data.astype(
-        dict.fromkeys(("mean", "low", "high", "printed", "least", "most"), float)
-    )
+    values = ["mean", "low", "high", "printed"]
+    data = data.astype(dict.fromkeys([*values, "least", "most"], float))
+    data = data.fillna({"least": -np.inf, "most": np.inf})
     high = 1.2 + 0.3 * max(len(data), 2)
     figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
-    ends: Any = data[["mean", "low", "high", "printed"]].stack()
-    far = max(abs(ends.min()), abs(ends.max()), 1) if len(ends) else 1
-    wide = 1.6 if far > 20 else 1.15
-    axis.set_xlim(-wide * far, wide * far)
     rows: Any = data.itertuples()
     for y, row in enumerate(rows):
-        low = -2 * far if row.least != row.least else row.least
-        most = 2 * far if row.most != row.most else row.most
-        axis.fill_betweenx(
-            [y - 0.45, y + 0.45], low, most, color=GREEN, alpha=0.1, lw=0
-        )
-        sure = row.low == row.low
-        colour = BLUE if sure else GREY
+        shade(axis, y, row.least, row.most)
+        colour = GREY if pd.isna(row.low) else BLUE
         axis.hlines(y, row.low, row.high, color=colour, lw=1.8)
         axis.plot(row.mean, y, "o", color=colour, markersize=5)
         axis.plot(row.printed, y, "D", color=INK, markerfacecolor="none", markersize=6)
         where = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
         axis.annotate(row.word, (1.01, y), **where)
-    axis.axvline(0, color=INK, lw=0.8)
-    axis.set(xlabel=label, yticks=range(len(data)), yticklabels=data["claim"])
-    axis.set_ylim(len(data) - 0.4, -0.6)
-    both = data.dropna(subset=["low", "printed"])
-    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    if len(both):
-        axis.set_title(
-            f"In {out} of {len(both)} the printed value lies outside our 95 % interval"
-        )
-    signed_log(axis)
+    difference_axis(axis, list(data["claim"]), data[values], "difference (points)")
+    if out := outside(data):
+        axis.set_title(f"In {out} the printed value lies outside our 95 % interval")
     return figure
 
 
-def signed_log(axis: Axes) -> None:
-    """Make the x axis logarithmic outside -1 to 1, where it reaches beyond 20."""
-    if max(map(abs, axis.get_xlim())) > 20:
-        ends = axis.get_xlim()
+def shade(axis: Axes, y: float, low: float, high: float) -> None:
+    """Shade the region that a paper claims for the comparison in row y."""
+    low, high = np.clip([low, high], -1e9, 1e9)
+    axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
+
+
+def difference_axis(
+    axis: Axes, names: Sequence[str], values: pd.DataFrame, label: str
+) -> None:
+    """Lay out an axis of differences with a row for each comparison; 0 has a line.
+
+    It is logarithmic outside -1 to 1, where the values reach beyond 20.
+    """
+    axis.axvline(0, color=INK, lw=0.8)
+    name_rows(axis, names, label)
+    ends: Any = values.stack()
+    if not len(ends):
+        return
+    wide = 0.4 if ends.abs().max() > 20 else 0.05
+    margin = wide * max(ends.max() - ends.min(), 1)
+    limits = min(ends.min(), 0) - margin, max(ends.max(), 0) + margin
+    if max(map(abs, limits)) > 20:
         axis.set_xscale("symlog", linthresh=1)
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_xlim(*ends)
-        axis.set_xlabel(f"{axis.get_xlabel()}, logarithmic beyond ±1")
+        axis.set_xlabel(f"{label}, logarithmic beyond ±1")
+    axis.set_xlim(*limits)
+
+
+def name_rows(axis: Axes, names: Sequence[str], label: str) -> None:
+    """Name the rows of an axis, the first one at the top, and what its x axis shows."""
+    axis.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
+    axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
 def draws(
@@ -324,8 +294,7 @@ def draws(
             e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
         )
     axis.axvline(reference, color=GREY, ls=":", label=label)
-    axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
-    axis.set_ylim(len(groups) - 0.5, -0.5)
+    name_rows(axis, list(groups), "accuracy (%)")
 
 
 def line(
@@ -361,20 +330,23 @@ def label_points(
     axis.figure.draw_without_rendering()  # The panels get their places.
     centres = axis.transData.transform(np.asarray(points[[x, y]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
-    left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
-    box = {
-        "facecolor": "white",
-        "alpha": 0.7,
-        "lw": 0,
-        "pad": 0,
-    }  # Names can be read on lines.
+    middle = axis.bbox.x0 + axis.bbox.width / 2
+    # Names can be read on lines.
+    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}
     rows: Any = points.sort_values(y).iterrows()
     for name, row in rows:
         point = row[x], row[y]
-        side = -1 if axis.transData.transform(point)[0] < (left + right) / 2 else 1
-        where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
+        is_left = axis.transData.transform(point)[0] < middle
+        side, near = (-1, "right") if is_left else (1, "left")
+        where: dict[str, Any] = {"xy": point, "textcoords": "offset points"}
         text = axis.annotate(
-            name, point, (7 * side, 0), textcoords="offset points", bbox=box, **where
+            name,
+            **where,
+            xytext=(7 * side, 0),
+            bbox=box,
+            ha=near,
+            va="center",
+            size=8.5,
         )
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
@@ -384,33 +356,32 @@ def label_points(
         placed.append(place)
         if up:  # A line leads from the name to its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
-            axis.annotate(
-                "", point, (7 * side, up), textcoords="offset points", arrowprops=line
-            )
+            axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
 
 
 def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
     """Draw one legend below all panels; it has each label once."""
-    pairs = [axis.get_legend_handles_labels() for axis in figure.axes]
-    entries = {
-        text: handle for pair in pairs for handle, text in zip(*pair, strict=True)
-    }
-    options: dict[str, Any] = {
-        "loc": "outside lower center",
-        "ncols": columns,
-        "fontsize": 9,
-    }
+    entries = {}
+    for axis in figure.axes:
+        handles, labels = axis.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    options: dict[str, Any] = {"ncols": columns, "fontsize": 9} | more
     if entries:
-        figure.legend(entries.values(), entries, **options | more)
+        place = "outside lower center"
+        figure.legend(entries.values(), entries, loc=place, **options)
 
 
-def picture(axis: Axes, values: np.ndarray, **look: Any) -> AxesImage:
+def picture(
+    axis: Axes,
+    values: np.ndarray,
+    aspect: Literal["auto", "equal"] = "auto",
+    **look: Any,
+) -> AxesImage:
     """Draw a matrix as an image, without grid and ticks. Return the image, for a colour
     bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
-    options: dict[str, Any] = {"interpolation": "nearest", "aspect": "auto"}
-    return axis.imshow(values, **options | look)
+    return axis.imshow(values, interpolation="nearest", aspect=aspect, **look)
 
 
 def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:

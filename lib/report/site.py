@@ -54,11 +54,10 @@ class Report:
         self.builders: list[PageBuilder] = []
         for path in [*grids, *absent]:
             variables = grids.get(path, {})
+            why = absent.get(path)
             try:
-                filled, text = (
-                    notebook.check(path, values),
-                    notebook.normalised(path.read_text()),
-                )
+                filled = notebook.check(path, values)
+                text = notebook.normalised(path.read_text())
                 left = set(store.missing(notebook.list_specs(variables)))
                 builder = PageBuilder(
                     path, *notebook.place(path, filled), filled, text, variables, left
@@ -66,11 +65,12 @@ class Report:
             except disk.Damaged:
                 raise
             except ValueError as error:  # A damaged notebook stops its own page alone.
-                builder = PageBuilder(path, paths.FIGURES / profile[:])
-                builder.fail(str(absent.get(path, error)))
-            else:
-                if path in absent:
-                    builder.fail(one_line(absent[path]))
+                builder, why = (
+                    PageBuilder(path, paths.FIGURES / profile[:]),
+                    why or error,
+                )
+            if why:
+                builder.fail(one_line(why))
             self.builders.append(builder)
         self.builders.sort(key=lambda builder: len(builder.left))
         self.publish()
@@ -140,16 +140,14 @@ class Report:
         for builder in builders:
             digest, before = fingerprint(builder, self.store), builder.tried
             builder.tried = digest
-            if before != digest and not (
-                builder.body and made_of(builder.page) == digest
-            ):
+            is_new = builder.body and made_of(builder.page) == digest
+            if before != digest and not is_new:
                 todo.append((builder, digest))
         for (builder, *_), future in executor.as_completed(make, todo):
             if error := future.exception():
-                killed = isinstance(error, BrokenExecutor)
-                builder.fail(
-                    "its worker was killed; run it again" if killed else one_line(error)
-                )
+                is_killed = isinstance(error, BrokenExecutor)
+                killed = "its worker was killed; run it again"
+                builder.fail(killed if is_killed else one_line(error))
                 line = f"failed   {notebook.name_of(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
@@ -174,19 +172,14 @@ def publish(
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
     names = [name for name in notebook.committed() if planned.has(profile, name)]
-    stored_builders = [PageBuilder(notebook.path_of(name), folder) for name in names]
+    pages = [PageBuilder(notebook.path_of(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         builder = PageBuilder(notebook.path_of(place.parent.name), place)
-        if (
-            (body := builder.body)
-            and body["profile"] == profile
-            and builder.path.exists()
-        ):
-            stored_builders.append(replace(builder, differs=body["differs"]))
+        body = builder.body if builder.path.exists() else None
+        if body and body["profile"] == profile:
+            pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
-    for builder in {
-        builder.page: builder for builder in [*stored_builders, *builders]
-    }.values():
+    for builder in {page.page: page for page in [*pages, *builders]}.values():
         shown = card(builder, profile, working and builder in builders)
         paper = lists.PAPERS.get(
             paper_of_page(notebook.name_of(builder.path)), "The workbook"
@@ -200,21 +193,20 @@ def publish(
 def card(builder: PageBuilder, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits
     for."""
-    top, page = (
-        paths.FIGURES / profile,
-        builder.page if builder.page.exists() else builder.folder,
-    )
-    how = notebook.command(
-        notebook.name_of(builder.path),
-        grids.profile_of_values({"profile": profile} | builder.values),
+    page = builder.page if builder.page.exists() else builder.folder
+    scope = grids.profile_of_values({"profile": profile} | builder.values)
+    how, failed = (
+        notebook.command(notebook.name_of(builder.path), scope),
+        builder.failed,
     )
     try:
-        title, failed = notebook.title(builder.path), builder.failed
+        title = notebook.title(builder.path)
     except ValueError as error:
         title, failed = (
             notebook.name_of(builder.path),
-            builder.failed or paths.scrubbed(str(error)),
+            failed or paths.scrubbed(str(error)),
         )
+    top = paths.FIGURES / profile
     return vars(builder) | {
         "title": title,
         "failed": failed,

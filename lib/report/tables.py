@@ -27,7 +27,7 @@ from lib.stats.paired import Estimate, paired_difference
 
 # A column of words or sentences has this style.
 WORDS = "text-align: left; white-space: normal"
-PRINTED = ("published", "printed")  # A paper prints the numbers of these sources.
+PRINTED = re.compile(r"(published|printed)\b")  # A paper prints these sources.
 # These columns of a collected frame are no labels.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
@@ -45,8 +45,10 @@ def collect(
     store, lines = store or Store(), []
     for row in rows:
         status = store.lookup(row.spec)
-        error = "" if status["run"] else (lost or {}).get(store.look(row.spec)[0])
-        error = error or ("" if status["run"] else store.why(row.spec))
+        error = ""
+        if not status["run"]:
+            spec, _ = store.look(row.spec)
+            error = (lost or {}).get(spec) or store.why(row.spec)
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 
@@ -87,11 +89,9 @@ class Runs:
 
         `source` says in words where the numbers come from. It is the head of columns
         and panels."""
-        collected, real = (
-            [(self.current, self.profile)],
-            self.recorded.get("run", pd.Series()),
-        )
-        if str(self.profile) in ("toy", "paper") and real.notna().any():
+        collected = [(self.current, self.profile)]
+        has_record = self.recorded.get("run", pd.Series()).notna().any()
+        if str(self.profile) in ("toy", "paper") and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
             (compare.source(frame, scale), frame, scale) for frame, scale in collected
@@ -110,12 +110,9 @@ class Runs:
 
         published: which scores are printed beside them: "test" or "development". more:
         the end of the caption."""
-        opening = (
-            f"Published: {published} scores in points. Measured: scores"
-            if published
-            else ""
-        )
-        opening = opening or "Scores in points"
+        opening = "Scores in points"
+        if published:
+            opening = f"Published: {published} scores in points. Measured: scores"
         return f"{opening} {self.rows}, mean ± standard deviation (seeds){more}"
 
     def by_task(
@@ -181,31 +178,25 @@ class Runs:
     ) -> Estimate | None:
         """Return the Estimate of one model's score above another's in a frame, or
         None."""
-        both: Any = (
+        sides: Any = [
             frame[frame["model"] == model].to_dict("records")
             for model in (method, baseline)
-        )
-        ours, theirs = both
+        ]
         spared, region = [False, False], ()
-        if match := pair(self.page, str(scale), ours, theirs):
+        if match := pair(self.page, str(scale), *sides):
             plan, turned = match
-            ours, theirs = (
-                [r for r in rows if r["seed"] in plan.seeds] for rows in (ours, theirs)
-            )
+            sides = [
+                [row for row in rows if row["seed"] in plan.seeds] for rows in sides
+            ]
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
             low, high = region = plan.cell.bounds
             if turned:
                 spared, region = spared[::-1], (-high, -low)
         setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
-        for rows, spare in zip((ours, theirs), spared, strict=True):
-            if (
-                not spare
-                and rows
-                and "spec" in rows[0]
-                and unlearned("", rows, "", setting)
-            ):
+        for rows, spare in zip(sides, spared, strict=True):
+            if not spare and "spec" in frame and unlearned("", rows, "", setting):
                 return None
-        pairs = compare.aligned(ours, theirs, metric_of, spared)
+        pairs = compare.aligned(sides[0], sides[1], metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
 
     def above(
@@ -216,22 +207,22 @@ class Runs:
 
         The width is named where the runs have one (column `m`). Pairs and columns are
         as in `gaps`."""
-        estimates, frames = {}, [frame for _, frame, _ in self.frames]
-        for rival in dict.fromkeys(name for frame in frames for name in frame["model"]):
-            by = ["m", "task"] if "m" in frames[0] else ["task"]
+        estimates, models = {}, [frame["model"] for _, frame, _ in self.frames]
+        by = [label for label in ("m", "task") if label in self.current]
+        for rival in pd.concat(models).unique():
             gaps = self.gaps(method, rival, by, columns) if rival != method else {}
             for (source, (*width, task)), gap in gaps.items():
-                estimates[
-                    source, ", ".join([rival, *map("{}/12".format, width), task])
-                ] = gap
+                place = ", ".join([rival, *map("{}/12".format, width), task])
+                estimates[source, place] = gap
         return estimates
 
 
-# A span of code in Markdown; what is in it is no mark of another kind.
-SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
-# A backslash before a mark, a mark, the target of a link, emphasis, and addresses.
+# What a text may hold that Markdown reads. First a span of code, in which only * and |
+# are marks. Then a backslash before a mark, a mark, the target of a link, emphasis, and
+# addresses.
 MARK = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
+    r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`))"
+    r"|\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
 )
 # A heading, a list, a line or the target of a link, where it begins a text.
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
@@ -248,12 +239,13 @@ def escaped(text: object) -> str:
 
 def cell(text: object) -> str:
     """Return a text as `escaped` does, for a cell of a table: nothing begins there."""
-    text, parts, start = " ".join(html.escape(str(text), quote=False).split()), [], 0
-    for span in SPAN.finditer(text):
-        code = re.sub(r"[*|]", r"\\\g<0>", span[0])
-        parts += [MARK.sub(r"\\\g<0>", text[start : span.start()]), code]
-        start = span.end()
-    return "".join([*parts, MARK.sub(r"\\\g<0>", text[start:])])
+    text = " ".join(html.escape(str(text), quote=False).split())
+    return MARK.sub(protect, text)
+
+
+def protect(mark: re.Match[str]) -> str:
+    """Return a mark behind a backslash, or a span of code with its own marks so."""
+    return re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
 
 
 def joined(names: Iterable[object], between: str) -> list[str]:
@@ -281,7 +273,7 @@ def seen(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     if frame.columns.nlevels != 2:
         return frame, False
     columns: list[Any] = list(frame)
-    printed = [c for c in columns if re.split(r"\W", str(c[0]))[0] in PRINTED]
+    printed = [c for c in columns if PRINTED.match(str(c[0]))]
     measured = [
         c for c in columns if c not in printed and not str(c[1]).endswith(compare.ALONE)
     ]
@@ -310,10 +302,8 @@ def styled(text: pd.DataFrame, name: str) -> str:
     words = text.apply(
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
-    left = [f".col{n}" for n, flush in enumerate(words) if flush]
-    return shown.set_table_styles(
-        [{"selector": selector, "props": WORDS} for selector in left]
-    ).to_html()
+    left: Any = [{"selector": "", "props": WORDS}]
+    return shown.set_table_styles(dict.fromkeys(text.columns[words], left)).to_html()
 
 
 def digits(value: object) -> str:
@@ -352,6 +342,7 @@ def compared(frame: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(
         seeds=seeds, there=has_run.map({True: "seeds there", False: "missing"})
     )
-    by = [*table.columns[:-2], "there"]
-    lines = table.groupby(by, sort=False)["seeds"].agg(", ".join)
-    return lines.unstack("there", fill_value="").reset_index().rename_axis(columns=None)
+    lines = table.pivot_table(
+        "seeds", list(table)[:-2], "there", ", ".join, fill_value="", sort=False
+    )
+    return lines.reset_index().rename_axis(columns=None)
