@@ -5,8 +5,7 @@ import platform
 import re
 from contextlib import suppress
 from functools import cache
-
-from lib.core import paths
+from pathlib import Path
 
 # A run notes which of these its processor has, in the words of Linux: on x86 and on
 # ARM.
@@ -23,7 +22,7 @@ def read_cpuinfo(head: str) -> str:
     ""."""
     with suppress(OSError):
         match = re.search(
-            rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text()
+            rf"(?m)^(?:{head})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
         )
         return match[1] if match else ""
     return ""

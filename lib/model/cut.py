@@ -136,19 +136,16 @@ def keep(
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(encoder_layers):
-        every = {
-            what: torch.arange(count, device="cpu")
-            for what, count in wide(layer).items()
-        }
         chosen = {
             what: torch.tensor(lists[number], device="cpu")
             for what, lists in selection.items()
         }
-        narrow(
-            layer,
-            chosen.get("heads", every["heads"]),
-            chosen.get("neurons", every["neurons"]),
-        )
+        every = {
+            what: torch.arange(count, device="cpu")
+            for what, count in wide(layer).items()
+        }
+        stay = every | chosen
+        narrow(layer, stay["heads"], stay["neurons"])
         thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
     return {
         what: [len(indices) for indices in lists] for what, lists in selection.items()

@@ -5,7 +5,6 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import Field, dataclass, fields
-from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
@@ -65,20 +64,11 @@ def stream(seed: int, name: str) -> int:
 def settled(option: "Option") -> dict[str, Any]:
     """Return the fields of an option that differ from their defaults: what a Spec
     hashes."""
-    values = (
-        (field.name, getattr(option, field.name), field.default)
+    return {
+        field.name: value
         for field in fields(option)
-    )
-    return {name: value for name, value, default in values if value != default}
-
-
-@cache
-def annotated(option: "type[Option]") -> list[tuple[str, Any, Any, tuple[Any, ...]]]:
-    """Return (name, annotation, its origin, its arguments) of each field of an Option's
-    class."""
-    return [
-        (f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)
-    ]
+        if (value := getattr(option, field.name)) != field.default
+    }
 
 
 class Option:
@@ -94,8 +84,10 @@ class Option:
     ]  # Every class of options is a dataclass.
 
     def __post_init__(self) -> None:
-        for name, kind, origin, args in annotated(type(self)):
-            value = getattr(self, name)
+        for field in fields(self):
+            name = field.name
+            kind: Any = field.type
+            value, origin, args = getattr(self, name), get_origin(kind), get_args(kind)
             if tuple in (kind, origin):
                 self.typed(name, (list, tuple), "a list")
                 object.__setattr__(self, name, tuple(value))
@@ -170,13 +162,9 @@ class Ghost(Option):
 
         "v" are the values, and "o" is the output projection.
         """
-        return (
-            ("v", "o")
-            if "qk" in self.positions
-            else ("o",)
-            if "v" in self.positions
-            else ()
-        )
+        if "qk" in self.positions:
+            return "v", "o"
+        return ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned: bool) -> None:
         """Raise Refused where kind, positions, features and cut do not go together.

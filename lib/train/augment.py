@@ -109,14 +109,13 @@ def candidates(
     limit = source.model.config.max_position_embeddings
     for text in texts:
         words, eligible = words_and_places(source, text)
-        pieces = [
-            source.pieces(word) or [source.tokenizer.unk_token_id] for word in words
-        ]
-        row = [i for ids in pieces for i in ids]
-        starts = np.cumsum([1, *map(len, pieces)])
+        pieces = list(map(source.pieces, words))
+        spelled = [ids or [source.tokenizer.unk_token_id] for ids in pieces]
+        row = [i for ids in spelled for i in ids]
+        starts = np.cumsum([1, *map(len, spelled)])
         sizes.append(len(eligible))
         for i in eligible:
-            single = len(source.pieces(words[i])) == 1
+            single = len(pieces[i]) == 1
             one_piece += single
             if not single or source.head is None:
                 others[slot] = words[i]
@@ -235,12 +234,11 @@ def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
 
     sides: the variants of each text, the original first. Variants of `a` stand beside
     the original `b`, then variants of `b` beside the original `a`."""
-    left, *right = sides
+    left, right = sides[0], sides[1] if len(sides) > 1 else [None]
     for text in left:
-        yield text, right[0][0] if right else None
-    for side in right:
-        for text in side[1:]:
-            yield left[0], text
+        yield text, right[0]
+    for text in right[1:]:
+        yield left[0], text
 
 
 def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
@@ -253,19 +251,13 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
 
     def rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
-            for part in tokens.chunks(
-                pair for line in file for pair in expanded(json.loads(line))
-            ):
-                texts = [
-                    side
-                    for side in map(list, zip(*part, strict=True))
-                    if side[0] is not None
-                ]
+            pairs = (pair for line in file for pair in expanded(json.loads(line)))
+            for part in tokens.chunks(pairs):
+                a, b = map(list, zip(*part, strict=True))
+                texts = [a] if b[0] is None else [a, b]
                 encoding = tokenizer(*texts, truncation=True, max_length=max_length)
-                yield from (
-                    {name: encoding[name][row] for name in names}
-                    for row in range(len(part))
-                )
+                for row in range(len(part)):
+                    yield {name: encoding[name][row] for name in names}
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
     key = disk.key_of(
