@@ -116,9 +116,8 @@ def context(card: bool = False) -> BaseContext:
     util.get_temp_dir()
     tempfile.tempdir = usual
     resource_tracker.ensure_running()  # If it were to start below, it would end the block.
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT}
-    )  # All that it forks inherits this.
+    # All that it forks inherits this.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         server.ensure_running()
     finally:

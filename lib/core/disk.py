@@ -76,9 +76,8 @@ def synced(path: str | Path) -> None:
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            with suppress(
-                *[OSError] * os.path.isdir(path)
-            ):  # Some cannot sync a folder.
+            # Some cannot sync a folder.
+            with suppress(*[OSError] * os.path.isdir(path)):
                 os.fsync(number)
         finally:
             os.close(number)
@@ -173,9 +172,8 @@ def read_json(path: str | Path, fix: str = "") -> Any:
     fix: what a reader can do then; of a run there is nothing to do, as it is made
     again."""
     try:
-        if not stat.S_ISREG(
-            os.stat(path).st_mode
-        ):  # To open a pipe would wait for ever.
+        # To open a pipe would wait for ever.
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise Refused("no regular file")
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
@@ -320,8 +318,7 @@ def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -
         if check == key_of(inputs, value):
             return value
     value = compute()
-    with suppress(
-        OSError
-    ):  # The disk may be full or read-only: then files are read next time.
+    # The disk may be full or read-only: then files are read next time.
+    with suppress(OSError):
         write(path, json.dumps([value, key_of(inputs, value)]), durable=False)
     return value

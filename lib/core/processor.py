@@ -10,11 +10,8 @@ from pathlib import Path
 # A run notes which of these its processor has, in the words of Linux: on x86 and on
 # ARM.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")
-BFLOAT16 = (
-    "avx512_bf16",
-    "amx_bf16",
-    "bf16",
-)  # Each of these multiplies numbers of bfloat16.
+# Each of these multiplies numbers of bfloat16.
+BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def read_cpuinfo(head: str) -> str:

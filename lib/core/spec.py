@@ -74,9 +74,8 @@ class Spec:
         """Return the replicate with this seed. Raises Refused for what is no seed."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        made = object.__new__(
-            Spec
-        )  # It keeps the identity, of which the seed is no part.
+        # It keeps the identity, of which the seed is no part.
+        made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("parents", "twin"):
             made.__dict__.pop(derived, None)

@@ -144,9 +144,8 @@ def alive(path: Path) -> bool:
             return False
     except (Timeout, PermissionError):
         return True
-    except (
-        OSError
-    ) as error:  # Nobody makes a run in a store that is mounted to be read.
+    except OSError as error:
+        # Nobody makes a run in a store that is mounted to be read.
         if error.errno != errno.EROFS:
             raise
         return False
@@ -430,9 +429,8 @@ class RunWriter(Scratch):
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.reported = time.monotonic()
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
-        for path in list(
-            self.folder.rglob(".*")
-        ):  # An attempt that was killed may have left it.
+        # An attempt that was killed may have left it.
+        for path in list(self.folder.rglob(".*")):
             disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json())
         self.made_as = self.stamp()

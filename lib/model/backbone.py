@@ -89,19 +89,17 @@ def save(
     nothing."""
     if folder is None:
         return
-    model.save_pretrained(
-        folder, state_dict=None if surgery(model) else rename_tensors(model)
-    )
+    done = surgery(model)
+    model.save_pretrained(folder, state_dict=None if done else rename_tensors(model))
     tokenizer.save_pretrained(folder)
-    if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
-        cls = getattr(
-            modeling if surgery(model) else transformers, type(model).__name__
-        )
+    if done or hasattr(model.config, "surgery"):  # The configuration changes.
+        cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
         for name in ("model_type", "auto_map", "surgery"):
             config.pop(name, None)
-        done = {"surgery": surgery(model)} if surgery(model) else {}
-        cls.config_class.from_dict(config | done).save_pretrained(folder)
+        if done:
+            config["surgery"] = done
+        cls.config_class.from_dict(config).save_pretrained(folder)
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:

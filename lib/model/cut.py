@@ -66,9 +66,8 @@ def ranked(
     Ties keep their order, so that a ranking is equal on every machine.
     """
     if scores is None:
-        return torch.arange(
-            total, device="cpu"
-        )  # A model may be built on the meta device.
+        # A model may be built on the meta device.
+        return torch.arange(total, device="cpu")
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
         raise Refused(f"{why}{len(layers(model))} layers of {total} {what}s")

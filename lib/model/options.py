@@ -79,9 +79,8 @@ class Option:
     int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused naming the
     field, its value and what is allowed."""
 
-    __dataclass_fields__: ClassVar[
-        dict[str, Field[Any]]
-    ]  # Every class of options is a dataclass.
+    # Every class of options is a dataclass.
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -124,22 +123,18 @@ class Ghost(Option):
     """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1,
     4.2)."""
 
-    kind: Literal[
-        "dwconv", "conv1d_s", "conv1d_f", "conv2d"
-    ]  # This is the convolution.
+    # This is the convolution.
+    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
     # Each layer has ghosts at these places (lib.model.ghost).
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # A kernel has so many taps, an odd number.
-    features: Count = (
-        1  # There are F ghost features; above 1 every head has its own kernels.
-    )
-    softmax: bool = (
-        False  # A softmax normalises the taps; the paper says so for dwconv alone.
-    )
+    # There are F ghost features; above 1 every head has its own kernels.
+    features: Count = 1
+    # A softmax normalises the taps; the paper says so for dwconv alone.
+    softmax: bool = False
     relu: bool = False  # Each ghost feature passes a ReLU before it is added.
-    mask: bool = (
-        False  # Padded positions are set to zero first; the paper does not say.
-    )
+    # Padded positions are set to zero first; the paper does not say.
+    mask: bool = False
     # The raw kernel starts so ("uniform" has equal taps); the paper does not say.
     init: Literal["xavier", "uniform"] = "xavier"
     # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this

@@ -52,9 +52,8 @@ class Norm(nn.Module):
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        self.stack = [
-            stack
-        ]  # The list hides it from torch, so that it is no submodule.
+        # The list hides it from torch, so that it is no submodule.
+        self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         stack = self.stack[0]

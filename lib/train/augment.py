@@ -119,9 +119,8 @@ def candidates(
             one_piece += single
             if not single or source.head is None:
                 others[slot] = words[i]
-            elif (
-                starts[i] < limit
-            ):  # The model does not read the words behind its limit.
+            elif starts[i] < limit:
+                # The model does not read the words behind its limit.
                 masked.append((slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -259,10 +258,8 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
                 for row in range(len(part)):
                     yield {name: encoding[name][row] for name in names}
 
-    stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = disk.key_of(
-        "augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length
-    )
+    words, size_and_time = tokens.vocabulary(tokenizer), disk.stamp(path)[1:3]
+    key = disk.key_of("augmented", run.name, *size_and_time, words, max_length)
     arrays = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)

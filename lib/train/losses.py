@@ -31,9 +31,8 @@ def prediction(
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        labels = labels.masked_fill(
-            labels >= tokens, -100
-        )  # cross_entropy ignores -100.
+        # cross_entropy ignores -100.
+        labels = labels.masked_fill(labels >= tokens, -100)
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}

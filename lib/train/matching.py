@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from lib.core.names import Refused
 from lib.core.options import Numerics
-from lib.model.parts import base
+from lib.model.parts import base, layers
 from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
@@ -51,9 +51,8 @@ class Match:
     # A pair is (layer of the student, of the teacher), from 0.
     layers: tuple[tuple[int, int], ...] = ((0, 0),)
     mask: bool = False  # The means leave padding out.
-    projected: bool = (
-        False  # The student's states go through `student.projection` first.
-    )
+    # The student's states go through `student.projection` first.
+    projected: bool = False
     # These are the teacher's heads that each layer of the student still has; () means
     # all.
     heads: Sequence[Sequence[int]] = ()
@@ -234,24 +233,21 @@ def write_states(
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    rows, table = np.argsort(lengths, kind="stable"), None
+    rows = np.argsort(lengths, kind="stable")
+    width = model.config.hidden_size * (2 * len(layers(model)) + 1)
+    dtype = getattr(torch, numerics.dtype)
+    table = torch.empty(int(offsets[-1]), width, dtype=dtype)
     with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             base(model)(**collate(encoded, chosen, device=loop.device()))
             both = chain.from_iterable(zip(seen["attention"], seen["ffn"], strict=True))
-            states = torch.cat([seen["embedding"], *both], -1)
-            states = states.to(getattr(torch, numerics.dtype)).cpu()
-            if table is None:
-                table = torch.empty(
-                    int(offsets[-1]), states.shape[-1], dtype=states.dtype
-                )
+            states = torch.cat([seen["embedding"], *both], -1).to("cpu", dtype)
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
-    assert table is not None
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
-    return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
+    return {"bytes": table.nbytes, "tokens": len(table)}
 
 
 def states_on_disk(path: Path, layers: int) -> Teach:
