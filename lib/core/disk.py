@@ -301,7 +301,7 @@ def wrong(folder: Path) -> str:
 
 def key_of(*what: Any) -> str:
     """Return the digest of JSON values."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    return sha(json.dumps(what, sort_keys=True).encode())[:24]
 
 
 def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -> Any:

@@ -225,22 +225,19 @@ class Store:
     def lock(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def state(self, spec: Spec) -> Json:
-        """Return what the ledger of a Spec says.
-
-        Its `state` is finished, running, failed, stopped, died or missing.
-        """
-        spec, run = self.look(spec)
-        if run:
-            return run.status
-        part = self.part(spec)
-        return self.unfinished(part) if part.exists() else {"state": "missing"}
-
     def lookup(self, spec: Spec) -> dict[str, Any]:
         """Return {"run": the Run that stands for a Spec or None, "state": its
-        state}."""
-        run = self.look(spec)[1]
-        return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
+        state}.
+
+        It is finished, running, failed, stopped, died or missing.
+        """
+        spec, run = self.look(spec)
+        status, part = {"state": "missing"}, self.part(spec)
+        if run:
+            status = run.status
+        elif part.exists():
+            status = self.unfinished(part)
+        return {"run": run, "state": status["state"]}
 
     def missing(
         self, specs: Iterable[Spec], keep: bool = False, exact: bool = False

@@ -128,7 +128,7 @@ def candidates(
     for end in range(1, len(order) + 1):
         if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
             batch = [masked[i] for i in order[start:end]]
-            best = likeliest(source, batch, lengths[order[end - 1]], count, numerics)
+            best = likeliest(source, batch, count, numerics)
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
     near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
@@ -143,20 +143,20 @@ def candidates(
 def likeliest(
     source: Source,
     masked: Sequence[tuple[int, list[int], int]],
-    length: int,
     count: int,
     numerics: Numerics,
 ) -> list[list[int]]:
     """Return the ids of up to `count` likeliest pieces for each masked place.
 
     masked: one (slot, ids of a sentence, place to mask) for each row. The model reads
-    the sentence twice, the first time with the mask; both together are cut to `length`
-    tokens."""
+    the sentence twice, the first time with the mask; both together are cut to as many
+    tokens as it can read."""
     tokenizer, where = source.tokenizer, loop.device()
+    limit = source.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
     for _, row, place in masked:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
-        both = (row + row[1:])[:length]
+        both = (row + row[1:])[:limit]
         both[place] = tokenizer.mask_token_id
         columns["input_ids"].append(both)
         columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
