@@ -569,7 +569,8 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
             executor.finished()
         else:
             time.sleep(1.0)
-        (process,) = executor.idle[0]._processes.values()
+        (pool,) = executor.idle or executor.running.values()
+        (process,) = pool._processes.values()
         os.kill(process.pid, signal.SIGTERM)
         if function is os.getpid:
             process.join(20)
