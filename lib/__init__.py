@@ -108,12 +108,16 @@ def fit(
 ) -> Json:
     """Train a model in place on the labels of `rows`.
 
-    Returns the metrics of its development rows, with the training's own such as
-    "steps". Raises FloatingPointError where the loss is not finite."""
+    It computes in float32 on the model's device, and leaves torch's threads and random
+    states as they were. Returns the metrics of its development rows, with the
+    training's own such as "steps". Raises FloatingPointError where the loss is not
+    finite."""
+    from lib.train import loop
     from lib.train.learn import Trainer
 
-    trainer = Trainer(tokenizer, task, rows, train, seed, threads)
-    return trainer.fit(model).result | trainer.scores(model)
+    with loop.borrowed(model, threads) as numerics:
+        trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
+        return trainer.fit(model).result | trainer.scores(model)
 
 
 def trainer(count: int = 2000, seed: int = 0) -> tuple[Trainer, PreTrainedModel]:
@@ -171,13 +175,14 @@ def rank(
 
     These are first-order Taylor scores (GhostBERT, section 2.3).
     """
-    from lib.core.options import Importance, Numerics
-    from lib.train import heads
+    from lib.core.options import Importance
+    from lib.train import heads, loop
     from lib.train.steps import importance
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.rows(tokenizer, split, task, max_length)
-    return importance.scores(model, encoded, options, Numerics("float32", threads))
+    with loop.borrowed(model, threads) as numerics:
+        return importance.scores(model, encoded, options, numerics)
 
 
 def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:

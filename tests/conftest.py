@@ -421,7 +421,8 @@ class RunWriter(Scratch):
     `lines` were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
-        super().__init__(folder, seed, checkpoint_seconds)
+        super().__init__(folder, seed)
+        self.checkpoint_seconds = checkpoint_seconds
         self.told = []
         folder.mkdir(exist_ok=True)
 

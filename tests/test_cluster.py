@@ -142,8 +142,8 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     with pytest.raises(KeyboardInterrupt):
         make([spec], store, checkpoint_seconds=0.0, backend="ray")
     watch.join()
-    until(lambda: store.state(spec)["state"] != "running")
-    assert store.state(spec)["state"] == "stopped" and checkpointed(store, spec)
+    until(lambda: store.lookup(spec)["state"] != "running")
+    assert store.lookup(spec)["state"] == "stopped" and checkpointed(store, spec)
 
 
 # ---- SLURM
@@ -368,7 +368,7 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     assert seen == [2] and list(lost) == [slow], lost
     assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
     assert (
-        store.state(slow)["state"] == "died"
+        store.lookup(slow)["state"] == "died"
         and store.find(other).status["attempts"] == 2
     )
     assert make([slow, other], store, 2, True, backend=backend) == {}

@@ -65,7 +65,7 @@ def test_what_the_processor_can_is_read_from_the_system(
 ):
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
-    monkeypatch.setattr(paths, "full", lambda place: tmp_path / "cpuinfo")
+    monkeypatch.setattr(processor, "Path", lambda place: tmp_path / "cpuinfo")
     monkeypatch.setattr(processor, "features", processor.features.__wrapped__)
     assert processor.features() == features and processor.has_bfloat16() == has
     assert processor.name() == "Ryzen 5" or "model name" not in (text or "")

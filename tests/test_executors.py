@@ -121,3 +121,21 @@ def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
         Refused, match="submitit is absent: pip install -r requirements-clus"
     ):
         backends.open_executor("slurm", [Need()], folder=tmp_path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
+    """Cached files do not count as used; a group without a limit limits nothing."""
+    assert 0 < executors.memory(tmp_path) <= psutil.virtual_memory().total
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 90 kB\nMemAvailable:  64 kB\n")
+    assert executors.memory(tmp_path) == 64 << 10
+    limit, used, state = executors.GROUPS[2 - version]
+    group = tmp_path / "sys/fs/cgroup"
+    (group / limit).parent.mkdir(parents=True)
+    (group / used).write_text("40000\n")
+    own, below = ("inactive_file 1\ntotal_", "inactive_file 5000\n")
+    (group / state).write_text(below if version == 2 else own + below)
+    for text, free in (("50000", 15000), ("max", 64 << 10), (f"{1 << 60}", 64 << 10)):
+        (group / limit).write_text(text)
+        assert executors.memory(tmp_path) == free

@@ -342,9 +342,9 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         ):
             assert each in str(told.value)
         assert there.find(TEACHER) is None and not list(place.rglob("*/.*"))
-        state = there.state(TEACHER)
-        assert state["state"] in ("failed", "died", "missing")
-        assert state["state"] != "failed" or "No space left" in state["error"]
+        state = there.lookup(TEACHER)["state"]
+        assert state in ("failed", "died", "missing")
+        assert state != "failed" or "No space left" in there.why(TEACHER)
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
         same_run(again(there), whole[0].find(TEACHER))
 
@@ -525,7 +525,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
         (os.killpg if sign == signal.SIGINT else os.kill)(command.pid, sign)
     told = command.communicate(timeout=100)[1]
     assert told == "stopped; the same command goes on from the last checkpoints\n"
-    assert command.returncode == 130 and there.state(spec)["state"] == "stopped"
+    assert command.returncode == 130 and there.lookup(spec)["state"] == "stopped"
     assert not there.lock(spec).exists()
 
 
@@ -570,7 +570,8 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
             executor.finished()
         else:
             time.sleep(1.0)
-        (process,) = executor.pools[0]._processes.values()
+        (pool,) = executor.idle or executor.running.values()
+        (process,) = pool._processes.values()
         os.kill(process.pid, signal.SIGTERM)
         if function is os.getpid:
             process.join(20)

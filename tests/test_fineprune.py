@@ -385,7 +385,7 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     calls = stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
-    assert other.state(CHAIN[name])["state"] == "failed"
+    assert other.lookup(CHAIN[name])["state"] == "failed"
     run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert len(calls) == 6 + 3 and any(
         line.get("resumed") for line in run.lines("events.jsonl")

@@ -2,15 +2,17 @@
 own rows."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from test_own import encoder as encoder  # These are fixtures.
 from test_own import tsv as tsv
 from transformers import Trainer, TrainingArguments
 
 import lib
-from lib.core import paths
+from lib.core import options, paths
 from lib.model import backbone
 from lib.model.parts import layers
 
@@ -48,6 +50,24 @@ def test_the_program_makes_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monke
     assert np.allclose(ours, saved, atol=1e-6) and any(
         "convolution" in n for n in model.state_dict()
     )
+
+
+def test_a_loop_leaves_the_process_as_it_was(tsv, encoder):
+    """Its threads and random states are the caller's, also where it fails."""
+    task, rows = lib.rows(tsv)
+    model, tokenizer = lib.network(encoder(heads=4), task)
+    train = options.Train(epochs=1, batch=16, lr=1e-3, max_length=16)
+    torch.set_num_threads(2)
+    state = torch.get_rng_state()
+    try:
+        lib.fit(model, tokenizer, task, rows, train)
+        lib.rank(model, tokenizer, task, rows["dev"])
+        with pytest.raises(FloatingPointError):
+            lib.fit(model, tokenizer, task, rows, replace(train, lr=1e30, epochs=9))
+        assert torch.get_num_threads() == 2
+        assert torch.equal(torch.get_rng_state(), state)
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(

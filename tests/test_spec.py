@@ -39,7 +39,7 @@ def test_the_table_of_steps_names_the_arguments_of_each_function(name):
     if isinstance(function, partial):
         function, named = (
             function.args[0],
-            named - {"run", *TASK_TRAINING.split(), "span"} | {"lesson"},
+            named - {"run", *TASK_TRAINING.split(), "span"} | {"training"},
         )
     assert {*inspect.signature(function).parameters} == named
 

@@ -221,6 +221,4 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
     )
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
-    assert (
-        store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
-    )
+    assert store.lookup(spec)["state"] == "failed" and message in store.why(spec)

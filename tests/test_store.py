@@ -37,12 +37,12 @@ def elsewhere(store):
 
 
 def test_a_run_is_there_only_when_it_is_whole(store):
-    assert store.state(SPEC)["state"] == "missing"
+    assert store.lookup(SPEC)["state"] == "missing"
     with locked(store.lock(SPEC)):
         writer = RunWriter(store, SPEC, {}, keep=True)
-        assert store.state(SPEC)["state"] == "running"
+        assert store.lookup(SPEC)["state"] == "running"
     assert (
-        store.find(SPEC) is None and store.state(SPEC)["state"] == "died"
+        store.find(SPEC) is None and store.lookup(SPEC)["state"] == "died"
     )  # nobody is at it
     run = finish(writer, {"accuracy": 0.5}, {"python": "3"})
     assert (
@@ -355,7 +355,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
     )
     with pytest.raises(OSError, match="No space left on device"):
         execute.execute(SPEC, store)
-    assert store.state(SPEC)["state"] == "failed"
+    assert store.lookup(SPEC)["state"] == "failed"
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
     assert execute.execute(SPEC, store).status["attempts"] == 2
 

@@ -124,7 +124,7 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "could not be made" in lost[importance(bad).with_seed(0)]
     assert (
         store.find(good.with_seed(0))
-        and store.state(bad.with_seed(0))["state"] == "failed"
+        and store.lookup(bad.with_seed(0))["state"] == "failed"
     )
     frame = collect([Row(bad.with_seed(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
@@ -207,7 +207,7 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
     assert (
         list(lost) == [slow]
         and "died" in lost[slow]
-        and store.state(slow)["state"] == "died"
+        and store.lookup(slow)["state"] == "died"
     )
     assert store.find(other)
     assert not make([slow], store, keep=True)
@@ -240,7 +240,7 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
     os.kill(parent.pid, signal.SIGKILL)
     parent.join()
     until(lambda: not os.path.exists(f"/proc/{worker}"), 20)
-    assert store.state(long())["state"] == "died"
+    assert store.lookup(long())["state"] == "died"
 
 
 def noted(clock, spec, seconds):

@@ -326,10 +326,14 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     lines, task = grids.own_lines(scope), grids.reader_part(scope, "task")
     model = Path(grids.reader_part(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
-    changeable = {name: v for name, v in values.items() if name not in grids.values(scope)}
+    changeable = {
+        name: v for name, v in values.items() if name not in grids.values(scope)
+    }
     for name, was in before["parameters"].items():
         if changeable.get(name, was) != was:
-            lines.append(f"{name} is {changeable[name]!r}, in the committed notebook {was!r}.")
+            lines.append(
+                f"{name} is {changeable[name]!r}, in the committed notebook {was!r}."
+            )
             words.append(f"{name}={str(changeable[name]).strip('[]')}")
     if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
         new = "The notebook is none of the committed ones."

@@ -10,7 +10,7 @@ import concurrent.futures as futures
 import gc
 import multiprocessing
 import os
-import shutil
+import re
 import signal
 import sys
 import tempfile
@@ -40,6 +40,18 @@ PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
+# A control group tells its limit of memory, what it uses, and of that the cached files,
+# which it gives up: in version 2, and in version 1.
+GROUPS = (
+    ("memory.max", "memory.current", "memory.stat"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Need:
     """A Need is what a run asks for: cores, whether it takes a GPU, and bytes of memory
@@ -67,16 +79,22 @@ def large(spec: Spec) -> float:
     return max([PEAK_OF.get(name, 0.0), *map(large, spec.inputs.values())])
 
 
-def memory() -> int:
+def memory(system: Path = Path("/")) -> int:
     """Return the free bytes of memory, as the machine and its control group report
-    them."""
+    them.
+
+    system: the root of the file system that tells them."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):
-        free = (
-            int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
-            << 10
-        )
-        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    with suppress(OSError):
+        text = (system / "proc/meminfo").read_text()
+        free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
+    for names in GROUPS:
+        with suppress(OSError, ValueError):  # A group without a limit says "max".
+            limit, used, state = (
+                (system / "sys/fs/cgroup" / name).read_text() for name in names
+            )
+            cached = int(re.findall(r"inactive_file (\d+)", state)[-1])
+            free = min(free, int(limit) - int(used) + cached)
     return free
 
 
@@ -92,16 +110,14 @@ def context(card: bool = False) -> BaseContext:
     if server._forkserver_address and not server._forkserver_pid:
         server.ensure_running = lambda: None  # Else it starts another server.
     server.set_forkserver_preload(WARM.split())
-    process: Any = multiprocessing.current_process()
-    if "tempdir" not in (config := process._config):
-        # Sockets lie there; the default is below the folder of temporary files, however
-        # long.
-        config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=paths.sockets())
-        util.Finalize(None, shutil.rmtree, (config["tempdir"], True), exitpriority=-100)
+    # Sockets lie in a folder that the first call makes among temporary files, whose path
+    # may be too long for them.
+    usual, tempfile.tempdir = tempfile.gettempdir(), paths.sockets()
+    util.get_temp_dir()
+    tempfile.tempdir = usual
     resource_tracker.ensure_running()  # If it were to start below, it would end the block.
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT}
-    )  # All that it forks inherits this.
+    # All that it forks inherits this.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         server.ensure_running()
     finally:
@@ -130,34 +146,33 @@ class Local:
 
     def __init__(self, slots: int, card: bool = False) -> None:
         self.slots, self.card = slots, card
-        self.running: dict[futures.Future[Any], int] = {}
-        # The first call in a slot opens its pool.
-        self.pools: list[futures.ProcessPoolExecutor | None] = [None] * slots
-        self.free = list(reversed(range(slots)))
+        # A pool is one worker. It is opened when a call finds none idle.
+        self.running: dict[futures.Future[Any], futures.ProcessPoolExecutor] = {}
+        self.idle: list[futures.ProcessPoolExecutor] = []
 
     def submit(
         self, function: Callable[..., Any], *args: Any, need: Need | None = None
     ) -> futures.Future[Any]:
-        """Begin a call in a free worker."""
-        slot = self.free.pop()
-        if not (pool := self.pools[slot]):
+        """Begin a call in an idle worker, or in a new one. Callers keep to `slots`."""
+        if self.idle:
+            pool = self.idle.pop()
+        else:
             about = context(self.card), _tend, (dict(os.environ),)
-            pool = self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
+            pool = futures.ProcessPoolExecutor(1, *about)
         future = pool.submit(_called, function, *args)
-        self.running[future] = slot
+        self.running[future] = pool
         return future
 
     def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
         """Return the futures that ended, waiting at most so many seconds for one.
 
-        Their workers are free again.
+        Their workers are idle again, but those that died.
         """
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
-            slot = self.running.pop(future)
-            if isinstance(future.exception(), futures.BrokenExecutor):
-                self.pools[slot] = None
-            self.free.append(slot)
+            pool = self.running.pop(future)
+            if not isinstance(future.exception(), futures.BrokenExecutor):
+                self.idle.append(pool)
         return done
 
     def as_completed(
@@ -167,7 +182,7 @@ class Local:
         left = list(jobs)
         running: dict[futures.Future[Any], tuple[Any, ...]] = {}
         while left or running:
-            while left and self.free:
+            while left and len(running) < self.slots:
                 job = left.pop(0)
                 running[self.submit(function, *job)] = job
             for future in self.finished():
@@ -178,13 +193,13 @@ class Local:
 
         Idle workers end by themselves, those at work when they have noted that they
         stopped. A worker that has not ended within LAST seconds is killed."""
-        busy = [pool for slot in self.running.values() if (pool := self.pools[slot])]
+        busy = list(self.running.values())
         left = [
             process for pool in busy for process in (pool._processes or {}).values()
         ]
         for process in left:
             process.terminate()
-        for pool in filter(None, self.pools):
+        for pool in (*self.idle, *busy):
             pool.shutdown(wait=pool not in busy, cancel_futures=True)
         end = time.monotonic() + LAST
         for process in left:

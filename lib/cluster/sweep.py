@@ -123,20 +123,15 @@ def make(
     lost: dict[Spec, str] = {}
     needed = [executors.need(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
+    place = store.runs.absolute(), store.records.absolute()
     bar = Bar(todo, store, executor)
     try:
         while True:
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
-                place = (store.runs.absolute(), store.records.absolute())
-                job = (
-                    work,
-                    spec.to_json(),
-                    *place,
-                    waiting.pop(spec),
-                    checkpoint_seconds,
-                )
-                running[executor.submit(*job, need=executors.need(spec))] = spec
+                job = spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds
+                future = executor.submit(work, *job, need=executors.need(spec))
+                running[future] = spec
             if not running:
                 break
             for future in executor.finished(0.5):

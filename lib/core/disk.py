@@ -76,9 +76,8 @@ def synced(path: str | Path) -> None:
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            with suppress(
-                *[OSError] * os.path.isdir(path)
-            ):  # Some cannot sync a folder.
+            # Some cannot sync a folder.
+            with suppress(*[OSError] * os.path.isdir(path)):
                 os.fsync(number)
         finally:
             os.close(number)
@@ -105,15 +104,8 @@ def room(folder: str | Path) -> Iterator[None]:
             torn = shutil.disk_usage(folder).free < LITTLE
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = next(
-            (
-                n
-                for n, root in paths.roots().items()
-                if Path(folder).is_relative_to(root)
-            ),
-            "",
-        )
-        fix = f"free some{f', or set {name} to another folder' * bool(name)}"
+        name = paths.root_of(folder)
+        fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
         )
@@ -167,9 +159,11 @@ def write(path: str | Path, text: str, durable: bool = True) -> None:
         place.write_text(text)
 
 
-def write_json(path: str | Path, value: Any, durable: bool = True) -> None:
-    """Write a value as JSON to a file, as `write` does."""
-    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n", durable)
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a value as JSON to a file, as `write` does; a power loss may take it back.
+
+    A run is settled when it gets its name (`Store.place`)."""
+    write(path, json.dumps(value, indent=1) + "\n", durable=False)
 
 
 def read_json(path: str | Path, fix: str = "") -> Any:
@@ -178,9 +172,8 @@ def read_json(path: str | Path, fix: str = "") -> Any:
     fix: what a reader can do then; of a run there is nothing to do, as it is made
     again."""
     try:
-        if not stat.S_ISREG(
-            os.stat(path).st_mode
-        ):  # To open a pipe would wait for ever.
+        # To open a pipe would wait for ever.
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise Refused("no regular file")
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
@@ -250,7 +243,7 @@ def seal(folder: str | Path) -> None:
             raise Damaged(f"{paths.shown(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
     files = {name: digest(folder / name) for name in names}
-    write_json(folder / MANIFEST, {"version": 1, "files": files}, durable=False)
+    write_json(folder / MANIFEST, {"version": 1, "files": files})
 
 
 def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
@@ -268,25 +261,21 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
         manifest = read_json(place)
         if manifest["version"] != 1:
             raise KeyError
-        written = dict(manifest["files"])
+        written = manifest["files"]
         above = {parent.as_posix() for name in written for parent in Path(name).parents}
-        for name, state in entries(folder):
-            place, is_folder = folder / name, stat.S_ISDIR(state.st_mode)
+        modes = {name: state.st_mode for name, state in entries(folder)}
+        for name in {**modes, **written}:
+            place, mode = folder / name, modes.get(name, stat.S_IFREG)
+            is_folder = stat.S_ISDIR(mode)
             if f"{name}/".startswith(spared):
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
                     f"{paths.shown(place)} is not in the manifest of its folder"
                 )
-            if not (is_folder or stat.S_ISREG(state.st_mode)):
+            if not (is_folder or stat.S_ISREG(mode)):
                 raise Damaged(f"{paths.shown(place)} is no regular file")
-            if not is_folder and digest(place) != written.pop(name):
-                raise Damaged(
-                    f"{paths.shown(place)} has another digest than when written"
-                )
-        for name in written:
-            place = folder / name
-            if not name.startswith(spared) and digest(place) != written[name]:
+            if not is_folder and digest(place) != written[name]:
                 raise Damaged(
                     f"{paths.shown(place)} has another digest than when written"
                 )
@@ -300,11 +289,11 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
         raise Damaged(f"{paths.shown(place)} lists no digests of version 1") from None
 
 
-def wrong(folder: Path, spared: tuple[str, ...] = ()) -> str:
+def wrong(folder: Path) -> str:
     """Return in words how a folder is damaged, as `check` finds it, or "" where it is
     sound."""
     try:
-        check(folder, spared)
+        check(folder)
     except Damaged as error:
         return str(error)
     return ""
@@ -312,7 +301,7 @@ def wrong(folder: Path, spared: tuple[str, ...] = ()) -> str:
 
 def key_of(*what: Any) -> str:
     """Return the digest of JSON values."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+    return sha(json.dumps(what, sort_keys=True).encode())[:24]
 
 
 def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -> Any:
@@ -329,8 +318,7 @@ def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -
         if check == key_of(inputs, value):
             return value
     value = compute()
-    with suppress(
-        OSError
-    ):  # The disk may be full or read-only: then files are read next time.
+    # The disk may be full or read-only: then files are read next time.
+    with suppress(OSError):
         write(path, json.dumps([value, key_of(inputs, value)]), durable=False)
     return value

@@ -54,7 +54,7 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
     for name, parent in spec.parents.items():
         run = store.find(parent, weights=STEPS[parent.step].weights)
         if run is None:
-            state = store.state(parent)["state"]
+            state = store.lookup(parent)["state"]
             raise Refused(f"{spec.step} needs {name} ({parent.name}), which is {state}")
         inputs[name] = run
     commit()  # It is cached now: a later checkout is not the code that runs here.

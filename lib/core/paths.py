@@ -93,23 +93,30 @@ def shown(path: str | Path) -> str:
 
 def roots() -> dict[str, Path]:
     """Return {environment variable: the folder that it names}."""
-    made = {
+    return {
         "RUNS_ROOT": runs_root(),
         "RECORDS_ROOT": records_root(),
         "FIGURES_ROOT": FIGURES,
+        "DATA_ROOT": data_root(),
+        "NOTEBOOKS_ROOT": NOTEBOOKS,
     }
-    return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
+
+
+def root_of(path: str | Path) -> str:
+    """Return the environment variable that moves a path, or "" where none does."""
+    for name, root in roots().items():
+        if Path(path).is_relative_to(root):
+            return name
+    return ""
 
 
 def movable(path: str | Path | None) -> str:
     """Return a fix for a file that cannot be made or read, or "" where no variable
     moves it."""
-    for name, root in roots().items():
-        if path and Path(path).is_relative_to(root):
-            return (
-                f"; fix: let {shown(root)} be written, or set {name} to another folder"
-            )
-    return ""
+    if not path or not (name := root_of(path)):
+        return ""
+    folder = shown(roots()[name])
+    return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
 def home() -> Path | None:
@@ -127,21 +134,17 @@ def scrubbed(text: str) -> str:
     could be a word or a mark of the text itself."""
     placeholders = {
         ROOT: ".",
-        sys.prefix: "$PREFIX",
+        Path(sys.prefix): "$PREFIX",
         home(): "~",
-        tempfile.gettempdir(): "$TMPDIR",
+        Path(tempfile.gettempdir()): "$TMPDIR",
     }
     placeholders |= {
         p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)
     }
-    placeholders = {
-        str(path): name
-        for path, name in placeholders.items()
-        if path and Path(path).parts[1:]
-    }
-    for path, name in sorted(placeholders.items(), key=lambda pair: -len(pair[0])):
-        if os.path.isabs(path):
-            text = re.sub(rf"(?<![\w./~$-]){re.escape(path)}(?![\w-])", name, text)
+    for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
+        if os.path.isabs(path) and Path(path).parts[1:]:
+            pattern = rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])"
+            text = re.sub(pattern, placeholders[path], text)
     return text
 
 

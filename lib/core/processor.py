@@ -5,17 +5,13 @@ import platform
 import re
 from contextlib import suppress
 from functools import cache
-
-from lib.core import paths
+from pathlib import Path
 
 # A run notes which of these its processor has, in the words of Linux: on x86 and on
 # ARM.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")
-BFLOAT16 = (
-    "avx512_bf16",
-    "amx_bf16",
-    "bf16",
-)  # Each of these multiplies numbers of bfloat16.
+# Each of these multiplies numbers of bfloat16.
+BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def read_cpuinfo(head: str) -> str:
@@ -23,7 +19,7 @@ def read_cpuinfo(head: str) -> str:
     ""."""
     with suppress(OSError):
         match = re.search(
-            rf"(?m)^(?:{head})\s*: (.*)$", paths.full("/proc/cpuinfo").read_text()
+            rf"(?m)^(?:{head})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
         )
         return match[1] if match else ""
     return ""

@@ -7,14 +7,30 @@ Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lib.core.spec import Spec
 from lib.core.store import Run
 
 
-class Row(Mapping[str, Any]):
+class Columns(Mapping[str, Any]):
+    """A Columns is read like a dict of its `cells`, by the names of columns."""
+
+    cells: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.cells[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+class Row(Columns):
     """A Row is a line of a grid: the labels by which pages and claims know it, and its
     Spec.
 
@@ -27,6 +43,7 @@ class Row(Mapping[str, Any]):
             spec.with_seed(seed) if spec.seed is None and seed is not None else spec
         )
         self.labels = labels
+        self.cells = labels | {"spec": self.spec}
 
     @property
     def task(self) -> str | None:
@@ -45,22 +62,12 @@ class Row(Mapping[str, Any]):
         """Return a line of another Spec with these labels and further ones."""
         return Row(spec, **self.labels | labels)
 
-    def __getitem__(self, name: str) -> Any:
-        return self.spec if name == "spec" else self.labels[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.labels
-        yield "spec"
-
-    def __len__(self) -> int:
-        return len(self.labels) + 1
-
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self.labels.items())})"
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome(Mapping[str, Any]):
+class Outcome(Columns):
     """An Outcome is a Row with the run that stands for it, or why there is none.
 
     Read like a dict it has the row's labels and Spec, then run, state and error, then
@@ -70,23 +77,16 @@ class Outcome(Mapping[str, Any]):
     run: Run | None
     state: str  # It is finished, running, failed, stopped, died or missing.
     error: str = ""  # It says in a line why there is no run, where somebody tried.
-    cells: dict[str, Any] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    # pyrefly: ignore[bad-override]  It is computed when it is first asked for.
+    def cells(self) -> dict[str, Any]:
+        """Return the columns of a table, whose order is that in which they are
+        named."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,
             "error": self.error,
         }
         metrics = self.run.metrics if self.run else {}
-        values |= {name: value for name, value in metrics.items() if name not in values}
-        object.__setattr__(self, "cells", values)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.cells[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.cells)
-
-    def __len__(self) -> int:
-        return len(self.cells)
+        return values | metrics | values

@@ -72,11 +72,10 @@ class Spec:
 
     def with_seed(self, seed: int | None) -> Spec:
         """Return the replicate with this seed. Raises Refused for what is no seed."""
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        made = object.__new__(
-            Spec
-        )  # It keeps the identity, of which the seed is no part.
+        # It keeps the identity, of which the seed is no part.
+        made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("parents", "twin"):
             made.__dict__.pop(derived, None)
@@ -113,12 +112,8 @@ class Spec:
             n: s.id + f"/{s.seed}" * (s.seed is not None)
             for n, s in self.inputs.items()
         }
-        body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
-        if '"/' in body:
-            body = canonical(
-                [self.step, STEPS[self.step].version, placeless(self.args), inputs]
-            )
-        return sha(body.encode())[:12]
+        version, args = STEPS[self.step].version, placeless(self.args)
+        return sha(canonical([self.step, version, args, inputs]).encode())[:12]
 
     @property
     def name(self) -> str:
@@ -151,7 +146,7 @@ class Spec:
         return body | {"inputs": inputs, "seed": self.seed}
 
     def __hash__(self) -> int:
-        return hash((self.step, self.id, self.seed))
+        return hash((self.id, self.seed))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and (self.id, self.seed) == (
@@ -217,8 +212,10 @@ def plain(value: Any) -> Any:
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
         return plain(settled(value))
-    why = f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
-    raise Refused(f"{why}lists, dicts or an option of lib.core.options")
+    raise Refused(
+        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
+        "lists, dicts or an option of lib.core.options"
+    )
 
 
 def placeless(value: Any) -> Any:

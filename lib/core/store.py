@@ -144,9 +144,8 @@ def alive(path: Path) -> bool:
             return False
     except (Timeout, PermissionError):
         return True
-    except (
-        OSError
-    ) as error:  # Nobody makes a run in a store that is mounted to be read.
+    except OSError as error:
+        # Nobody makes a run in a store that is mounted to be read.
         if error.errno != errno.EROFS:
             raise
         return False
@@ -226,22 +225,19 @@ class Store:
     def lock(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def state(self, spec: Spec) -> Json:
-        """Return what the ledger of a Spec says.
-
-        Its `state` is finished, running, failed, stopped, died or missing.
-        """
-        spec, run = self.look(spec)
-        if run:
-            return run.status
-        part = self.part(spec)
-        return self.unfinished(part) if part.exists() else {"state": "missing"}
-
     def lookup(self, spec: Spec) -> dict[str, Any]:
         """Return {"run": the Run that stands for a Spec or None, "state": its
-        state}."""
-        run = self.look(spec)[1]
-        return {"run": run, "state": (run.status if run else self.state(spec))["state"]}
+        state}.
+
+        It is finished, running, failed, stopped, died or missing.
+        """
+        spec, run = self.look(spec)
+        status, part = {"state": "missing"}, self.part(spec)
+        if run:
+            status = run.status
+        elif part.exists():
+            status = self.unfinished(part)
+        return {"run": run, "state": status["state"]}
 
     def missing(
         self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
@@ -303,12 +299,10 @@ class Store:
         pattern: a pattern of folder names, step-identity.
         """
         for origin, root in {"record": self.records, "run": self.runs}.items():
-            for place in sorted(root.glob(pattern)):
-                for folder in sorted(
-                    {path.parent for path in place.glob("[!.]*/*.json")}
-                ):
-                    if folder.suffix != ".part":
-                        yield Run(folder, origin)
+            files = root.glob(f"{pattern}/[!.]*/*.json")
+            for folder in sorted({path.parent for path in files}):
+                if folder.suffix != ".part":
+                    yield Run(folder, origin)
 
     def recorded(self) -> list[Run]:
         """Return every record."""
@@ -368,14 +362,10 @@ class Scratch:
 
     result: Json  # This is what `lib.train.learn.Trainer.fit` returns.
 
-    def __init__(
-        self, folder: str | Path, seed: int, checkpoint_seconds: float = 1e9
-    ) -> None:
-        self.folder, self.seed, self.checkpoint_seconds = (
-            Path(folder),
-            seed,
-            checkpoint_seconds,
-        )
+    checkpoint_seconds = 1e9  # None is written but those that are asked for.
+
+    def __init__(self, folder: str | Path, seed: int) -> None:
+        self.folder, self.seed = Path(folder), seed
         self.lines: list[Json] = []
         self.arrays: dict[str, Arrays] = {}
 
@@ -424,7 +414,8 @@ class RunWriter(Scratch):
     ) -> None:
         folder = store.part(spec)
         assert spec.seed is not None  # Otherwise it has no folder.
-        super().__init__(folder, spec.seed, checkpoint_seconds)
+        super().__init__(folder, spec.seed)
+        self.checkpoint_seconds = checkpoint_seconds
         self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
         self.folder.mkdir(parents=True, exist_ok=True)
         before = ledger(self.folder)
@@ -435,11 +426,10 @@ class RunWriter(Scratch):
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.reported = time.monotonic()
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
-        for path in list(
-            self.folder.rglob(".*")
-        ):  # An attempt that was killed may have left it.
+        # An attempt that was killed may have left it.
+        for path in list(self.folder.rglob(".*")):
             disk.remove(path)
-        write_json(self.folder / "spec.json", spec.to_json(), durable=False)
+        write_json(self.folder / "spec.json", spec.to_json())
         self.made_as = self.stamp()
         self.tell("started")
 
@@ -467,16 +457,17 @@ class RunWriter(Scratch):
         status = {
             "state": state,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "seconds": round(self.spent + time.monotonic() - self.began, 2),
+            "core_seconds": round(self.worked + time.process_time(), 2),
+            "attempts": self.attempts,
+            **more,
         }
-        status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
-        status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
-        status |= {"attempts": self.attempts} | more
         if in_place:
             with open(self.folder / "status.json", "r+b") as file:
                 file.write(json.dumps(status).encode())
                 file.truncate()
         else:
-            write_json(self.folder / "status.json", status, durable=False)
+            write_json(self.folder / "status.json", status)
 
     def progress(self, fraction: float, **now: Any) -> None:
         """Write the share of the run that is done to the ledger, at most once a
@@ -500,8 +491,8 @@ class RunWriter(Scratch):
         """Write the last files of a run. Only its rename is left then
         (`Store.place`)."""
         self.stand()
-        write_json(self.folder / "metrics.json", metrics, durable=False)
-        write_json(self.folder / "env.json", env, durable=False)
+        write_json(self.folder / "metrics.json", metrics)
+        write_json(self.folder / "env.json", env)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
         disk.write(self.folder / "events.jsonl", body, durable=False)
         shutil.rmtree(self.resume, ignore_errors=True)

@@ -27,17 +27,8 @@ from .surgery import operate
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
-FLOATS = (
-    "F64",
-    "F32",
-    "F16",
-    "BF16",
-)  # Weights of these types can be opened in float32.
-PLAIN: dict[str, Any] = {
-    "dtype": torch.float32,
-    "use_safetensors": True,
-    "local_files_only": True,
-}
+# Weights of these types can be opened in float32.
+FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def headed(
@@ -59,11 +50,9 @@ def headed(
                 f"{folder.name} has {head_size} outputs; the task needs {outputs}"
             )
     elif operated(folder):
-        reason = (
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        )
         raise Refused(
-            f"{reason}: start from a model of such a task, or from one before surgery"
+            f"the model in {folder.name} is a {cls}; the task needs a head for {head}: "
+            "start from a model of such a task, or from one before surgery"
         )
     else:
         torch.manual_seed(seed)
@@ -100,19 +89,17 @@ def save(
     nothing."""
     if folder is None:
         return
-    model.save_pretrained(
-        folder, state_dict=None if surgery(model) else rename_tensors(model)
-    )
+    done = surgery(model)
+    model.save_pretrained(folder, state_dict=None if done else rename_tensors(model))
     tokenizer.save_pretrained(folder)
-    if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
-        cls = getattr(
-            modeling if surgery(model) else transformers, type(model).__name__
-        )
+    if done or hasattr(model.config, "surgery"):  # The configuration changes.
+        cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
         for name in ("model_type", "auto_map", "surgery"):
             config.pop(name, None)
-        done = {"surgery": surgery(model)} if surgery(model) else {}
-        cls.config_class.from_dict(config | done).save_pretrained(folder)
+        if done:
+            config["surgery"] = done
+        cls.config_class.from_dict(config).save_pretrained(folder)
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -166,10 +153,17 @@ def fitting(
     new_head: whether head and pooler may be absent; torch's random state then decides
     them. more: further arguments of `from_pretrained`. Raises Refused naming the first
     tensors that are missing, unknown, or of another size or type."""
-    more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
         # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
-        model, report = cls.from_pretrained(folder, **PLAIN | more)
+        model, report = cls.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **more,
+        )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
     wrong = [
@@ -184,13 +178,10 @@ def fitting(
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
     if not surgery(model):  # An operation may store integers.
-        odd = [
-            (n, kind)
-            for n, kind in types(folder)
-            if kind not in FLOATS and n[-4:] != "_ids"
-        ]
         wrong += [
-            f"{name} is {kind}, expected a floating-point type" for name, kind in odd
+            f"{name} is {kind}, expected a floating-point type"
+            for name, kind in types(folder)
+            if kind not in FLOATS and not name.endswith("_ids")
         ]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (

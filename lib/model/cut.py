@@ -66,9 +66,8 @@ def ranked(
     Ties keep their order, so that a ranking is equal on every machine.
     """
     if scores is None:
-        return torch.arange(
-            total, device="cpu"
-        )  # A model may be built on the meta device.
+        # A model may be built on the meta device.
+        return torch.arange(total, device="cpu")
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
         raise Refused(f"{why}{len(layers(model))} layers of {total} {what}s")
@@ -136,19 +135,16 @@ def keep(
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(encoder_layers):
-        every = {
-            what: torch.arange(count, device="cpu")
-            for what, count in wide(layer).items()
-        }
         chosen = {
             what: torch.tensor(lists[number], device="cpu")
             for what, lists in selection.items()
         }
-        narrow(
-            layer,
-            chosen.get("heads", every["heads"]),
-            chosen.get("neurons", every["neurons"]),
-        )
+        every = {
+            what: torch.arange(count, device="cpu")
+            for what, count in wide(layer).items()
+        }
+        stay = every | chosen
+        narrow(layer, stay["heads"], stay["neurons"])
         thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
     return {
         what: [len(indices) for indices in lists] for what, lists in selection.items()

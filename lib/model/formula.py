@@ -37,12 +37,10 @@ class Operation:
 
     operands: int
     numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.
-    torch: Callable[
-        ..., Any
-    ]  # It takes the module torch, then tensors; this file is free of it.
-    padding: float = (
-        0.0  # As one of two operands, this value leaves the other one as it is.
-    )
+    # It takes the module torch, then tensors; this file is free of it.
+    torch: Callable[..., Any]
+    # As one of two operands, this value leaves the other one as it is.
+    padding: float = 0.0
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -206,7 +204,8 @@ def evaluate(
     args = [evaluate(child, x, linears, functions, mismatch) for child in node.args]
     if node.op in LINEAR:
         return linears[node.op](*args)
-    narrow, wide = min(a.shape[-1] for a in args), max(a.shape[-1] for a in args)
+    widths = [a.shape[-1] for a in args]
+    narrow, wide = min(widths), max(widths)
     if narrow < wide and mismatch == "truncate":
         args = [a[..., :narrow] for a in args]
     elif narrow < wide:

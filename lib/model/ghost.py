@@ -293,9 +293,12 @@ def check(model: nn.Module, options: Ghost) -> None:
             raise Refused(
                 f"position {position!r} has a ghost already: name each position once"
             )
-    uncut = list(options.uncut)
-    if uncut != uncut_parts(first) and (uncut or not ghosts.keys() & {"qk", "v"}):
-        positions, left = list(options.positions), uncut_parts(first)
+    positions, uncut, left = (
+        list(options.positions),
+        list(options.uncut),
+        uncut_parts(first),
+    )
+    if uncut != left and (uncut or not ghosts.keys() & {"qk", "v"}):
         raise Refused(
             f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}'
         )
@@ -340,13 +343,13 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     has a ghost already."""
     settings = Ghost(**options)
     config: Any = model.config
+    total = config.num_attention_heads
     check(model, settings)
     generator = torch.Generator().manual_seed(stream(seed, "ghost"))
     mask = padding(model) if settings.mask else None
     added = []
     for layer in layers(model):
         for position in settings.positions:
-            total = config.num_attention_heads
             new = module(layer, position, settings, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
@@ -357,7 +360,7 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
         attend_with_ghosts(model)
     return {
         "modules": len(added),
-        "parameters": sum(p.numel() for c in added for p in c.parameters()),
+        "parameters": sum(convolution.weight.numel() for convolution in added),
     }
 
 

@@ -40,9 +40,8 @@ class Int8(nn.Module):
         """Return the output [..., O] in the type of x [..., I]; sums are exact, in
         int32."""
         integers, scale = rounded(x.float().flatten(0, -2))
-        sums = torch._int_mm(
-            integers, self.weight.t()
-        )  # CPUs run this int8 product alone.
+        # CPUs run this int8 product alone.
+        sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 

@@ -50,7 +50,6 @@ def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
     ]
 
 
-# ---- selection ----
 def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return the k-th largest of all values, by partial selection."""
     flat = values.detach().flatten()
@@ -93,7 +92,6 @@ def final_cut(options: Prune) -> float | None:
     return math.log(threshold / (1 - threshold)) if threshold < 1 else math.inf
 
 
-# ---- masks ----
 class Masked(torch.autograd.Function):
     """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W
     * g."""
@@ -138,18 +136,11 @@ class Mask(nn.Module):
         """
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
-            mask, least = (
-                self.scores.sigmoid() > threshold,
-                int(FLOOR * self.scores.numel()) + 1,
-            )
-            return (
-                mask if torch.count_nonzero(mask) >= least else top(self.scores, least)
-            )
-        values = (
-            weight.detach().abs()
-            if self.method == "magnitude"
-            else self.scores.detach()
-        )
+            mask = self.scores.sigmoid() > threshold
+            least = int(FLOOR * mask.numel()) + 1
+            enough = torch.count_nonzero(mask) >= least
+            return mask if enough else top(self.scores, least)
+        values = weight.abs() if self.method == "magnitude" else self.scores
         k = max(1, int(threshold * values.numel()))
         return None if k >= values.numel() else top(values, k)
 
@@ -158,13 +149,8 @@ class Mask(nn.Module):
         mode."""
         logits = self.scores
         if draw:
-            logits = (
-                torch.rand_like(logits)
-                .clamp_(EDGE, 1 - EDGE)
-                .logit_()
-                .add_(logits)
-                .div_(HEAT)
-            )
+            drawn = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_()
+            logits = drawn.add_(logits).div_(HEAT)
         return (logits.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
@@ -178,14 +164,10 @@ class Mask(nn.Module):
 
         The mask of "l0" is always that of eval mode.
         """
-        mask = (
-            self.concrete(draw=False) > 0
-            if self.method == "l0"
-            else self.chosen(weight)
-        )
-        return (
-            torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
-        )
+        if self.method == "l0":
+            return torch.count_nonzero(self.concrete(draw=False) > 0)
+        mask = self.chosen(weight)
+        return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def penalty(self) -> torch.Tensor:
         """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0

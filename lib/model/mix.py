@@ -83,25 +83,26 @@ class LayerMix(nn.Module):
         self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T]."""
+        first = states[0]
+        real = torch.ones_like(first[..., :1])
+        if mask is not None:
+            real = mask.to(first.dtype).unsqueeze(-1)
         if self.plain == "embedding":
-            real = (
-                torch.ones_like(states[0][..., 0])
-                if mask is None
-                else mask.to(states[0].dtype)
-            )
-            real = real.unsqueeze(-1)
-            words = (states[0] * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
-            return self.dropout(words).expand_as(states[0])
-        normal = self.normaliser(states, mask)
+            words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+            return self.dropout(words).expand_as(first)
+        normal = self.normaliser(states, real)
         return self.gamma * sum(
             a * self.dropout(normal(j, h))
             for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
         )
 
     def normaliser(
-        self, states: Sequence[torch.Tensor], mask: torch.Tensor | None
+        self, states: Sequence[torch.Tensor], real: torch.Tensor
     ) -> Callable[[int, torch.Tensor], torch.Tensor]:
-        """Return f(j, state) -> the normalised state, for the states of one pass."""
+        """Return f(j, state) -> the normalised state, for the states of one pass.
+
+        real: [B, T, 1], 1 at real tokens.
+        """
         if self.norm == "none" or self.plain:
             return lambda _, state: state
         if self.norm == "channels":
@@ -109,12 +110,7 @@ class LayerMix(nn.Module):
                 state, state.shape[-1:], eps=EPS
             )
         if self.norm == "tokens":
-            real = (
-                torch.ones_like(states[0][..., 0])
-                if mask is None
-                else mask.to(states[0].dtype)
-            )
-            return lambda _, state: standardised(state, real.unsqueeze(-1))
+            return lambda _, state: standardised(state, real)
         mean = sum(states) / len(states)
         squares: Any = sum((state - mean).square() for state in states)
         rate = (squares / len(states) + EPS).rsqrt()

@@ -5,7 +5,6 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import Field, dataclass, fields
-from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
@@ -65,20 +64,11 @@ def stream(seed: int, name: str) -> int:
 def settled(option: "Option") -> dict[str, Any]:
     """Return the fields of an option that differ from their defaults: what a Spec
     hashes."""
-    values = (
-        (field.name, getattr(option, field.name), field.default)
+    return {
+        field.name: value
         for field in fields(option)
-    )
-    return {name: value for name, value, default in values if value != default}
-
-
-@cache
-def annotated(option: "type[Option]") -> list[tuple[str, Any, Any, tuple[Any, ...]]]:
-    """Return (name, annotation, its origin, its arguments) of each field of an Option's
-    class."""
-    return [
-        (f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)
-    ]
+        if (value := getattr(option, field.name)) != field.default
+    }
 
 
 class Option:
@@ -89,13 +79,14 @@ class Option:
     int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused naming the
     field, its value and what is allowed."""
 
-    __dataclass_fields__: ClassVar[
-        dict[str, Field[Any]]
-    ]  # Every class of options is a dataclass.
+    # Every class of options is a dataclass.
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
-        for name, kind, origin, args in annotated(type(self)):
-            value = getattr(self, name)
+        for field in fields(self):
+            name = field.name
+            kind: Any = field.type
+            value, origin, args = getattr(self, name), get_origin(kind), get_args(kind)
             if tuple in (kind, origin):
                 self.typed(name, (list, tuple), "a list")
                 object.__setattr__(self, name, tuple(value))
@@ -132,22 +123,18 @@ class Ghost(Option):
     """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1,
     4.2)."""
 
-    kind: Literal[
-        "dwconv", "conv1d_s", "conv1d_f", "conv2d"
-    ]  # This is the convolution.
+    # This is the convolution.
+    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
     # Each layer has ghosts at these places (lib.model.ghost).
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # A kernel has so many taps, an odd number.
-    features: Count = (
-        1  # There are F ghost features; above 1 every head has its own kernels.
-    )
-    softmax: bool = (
-        False  # A softmax normalises the taps; the paper says so for dwconv alone.
-    )
+    # There are F ghost features; above 1 every head has its own kernels.
+    features: Count = 1
+    # A softmax normalises the taps; the paper says so for dwconv alone.
+    softmax: bool = False
     relu: bool = False  # Each ghost feature passes a ReLU before it is added.
-    mask: bool = (
-        False  # Padded positions are set to zero first; the paper does not say.
-    )
+    # Padded positions are set to zero first; the paper does not say.
+    mask: bool = False
     # The raw kernel starts so ("uniform" has equal taps); the paper does not say.
     init: Literal["xavier", "uniform"] = "xavier"
     # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this
@@ -170,13 +157,9 @@ class Ghost(Option):
 
         "v" are the values, and "o" is the output projection.
         """
-        return (
-            ("v", "o")
-            if "qk" in self.positions
-            else ("o",)
-            if "v" in self.positions
-            else ()
-        )
+        if "qk" in self.positions:
+            return "v", "o"
+        return ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned: bool) -> None:
         """Raise Refused where kind, positions, features and cut do not go together.

@@ -52,9 +52,8 @@ class Norm(nn.Module):
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        self.stack = [
-            stack
-        ]  # The list hides it from torch, so that it is no submodule.
+        # The list hides it from torch, so that it is no submodule.
+        self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         stack = self.stack[0]
@@ -86,11 +85,9 @@ class Stack(nn.Module):
         where the stack is smaller."""
         channels = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > channels:
-            description = (
-                f"a stack of {len(self.networks)} networks of {channels} channels"
-            )
             raise Refused(
-                f"{description} cannot run {count} of {inner}: choose a smaller net"
+                f"a stack of {len(self.networks)} networks of {channels} channels "
+                f"cannot run {count} of {inner}: choose a smaller net"
             )
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch

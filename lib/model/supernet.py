@@ -104,9 +104,10 @@ def inherit(
     depths = [len(layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
-        sizes = f"words and layers {[*zip(words, depths, strict=True)]} of student and source"
+        sizes = [*zip(words, depths, strict=True)]
         raise Refused(
-            f"{sizes}: take the same vocabulary, and a multiple of the layers"
+            f"words and layers {sizes} of student and source: "
+            "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
         as_stack(plain(name, source)): value
@@ -114,20 +115,20 @@ def inherit(
     }
     left = []
     for name, value in student.state_dict().items():
-        plain_name, place = plain(name, student), r"(?<=encoder\.layer\.)\d+"
-        origin = re.sub(place, lambda match: str(int(match[0]) // times), plain_name)
+        place = r"(?<=encoder\.layer\.)\d+"
+        origin = re.sub(
+            place, lambda match: str(int(match[0]) // times), plain(name, student)
+        )
         if origin not in source_tensors:
             left.append(name)
             continue
-        larger, head = (
-            source_tensors[origin],
-            name.startswith(("classifier.", "qa_outputs.")),
-        )
-        block = larger[tuple(slice(n) for n in value.shape)]
+        larger = source_tensors[origin]
+        block = larger[tuple(map(slice, value.shape))]
+        head = name.startswith(("classifier.", "qa_outputs."))
         if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
-            why = "the source must be at least as large, and have as many outputs"
             raise Refused(
-                f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}"
+                f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: "
+                "the source must be at least as large, and have as many outputs"
             )
         value.copy_(block)
     return left

@@ -12,16 +12,14 @@ from .parts import Part, embedding_output, layers
 
 @contextmanager
 def taps(model: Part) -> Iterator[dict[str, Any]]:
-    """Yield a dict that each forward pass fills with hidden states [B, T, H].
+    """Yield a dict that each forward pass fills anew with hidden states [B, T, H].
 
     "embedding" is one state; "attention" (after the attention block) and "ffn" (after
     the layer) are lists of L states."""
-    seen: dict[str, Any] = {"embedding": None, "attention": [], "ffn": []}
+    seen: dict[str, Any] = {}
 
     def start(_: Part, __: tuple[Any, ...], output: Any) -> None:
-        seen["embedding"] = output
-        seen["attention"].clear()
-        seen["ffn"].clear()
+        seen.update(embedding=output, attention=[], ffn=[])
 
     def keep(name: str) -> Callable[[Part, tuple[Any, ...], Any], None]:
         return lambda _, __, output: seen[name].append(output)
@@ -29,9 +27,7 @@ def taps(model: Part) -> Iterator[dict[str, Any]]:
     with ExitStack() as held:
         held.enter_context(embedding_output(model).register_forward_hook(start))
         for layer in layers(model):
-            for name, block in (
-                ("attention", layer.attention.output),
-                ("ffn", layer.output),
-            ):
+            blocks = {"attention": layer.attention.output, "ffn": layer.output}
+            for name, block in blocks.items():
                 held.enter_context(block.LayerNorm.register_forward_hook(keep(name)))
         yield seen

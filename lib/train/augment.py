@@ -109,20 +109,18 @@ def candidates(
     limit = source.model.config.max_position_embeddings
     for text in texts:
         words, eligible = words_and_places(source, text)
-        pieces = [
-            source.pieces(word) or [source.tokenizer.unk_token_id] for word in words
-        ]
-        row = [i for ids in pieces for i in ids]
-        starts = np.cumsum([1, *map(len, pieces)])
+        pieces = list(map(source.pieces, words))
+        spelled = [ids or [source.tokenizer.unk_token_id] for ids in pieces]
+        row = [i for ids in spelled for i in ids]
+        starts = np.cumsum([1, *map(len, spelled)])
         sizes.append(len(eligible))
         for i in eligible:
-            single = len(source.pieces(words[i])) == 1
+            single = len(pieces[i]) == 1
             one_piece += single
             if not single or source.head is None:
                 others[slot] = words[i]
-            elif (
-                starts[i] < limit
-            ):  # The model does not read the words behind its limit.
+            elif starts[i] < limit:
+                # The model does not read the words behind its limit.
                 masked.append((slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -130,7 +128,7 @@ def candidates(
     for end in range(1, len(order) + 1):
         if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
             batch = [masked[i] for i in order[start:end]]
-            best = likeliest(source, batch, lengths[order[end - 1]], count, numerics)
+            best = likeliest(source, batch, count, numerics)
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
     near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
@@ -145,20 +143,20 @@ def candidates(
 def likeliest(
     source: Source,
     masked: Sequence[tuple[int, list[int], int]],
-    length: int,
     count: int,
     numerics: Numerics,
 ) -> list[list[int]]:
     """Return the ids of up to `count` likeliest pieces for each masked place.
 
     masked: one (slot, ids of a sentence, place to mask) for each row. The model reads
-    the sentence twice, the first time with the mask; both together are cut to `length`
-    tokens."""
+    the sentence twice, the first time with the mask; both together are cut to as many
+    tokens as it can read."""
     tokenizer, where = source.tokenizer, loop.device()
+    limit = source.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
     for _, row, place in masked:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
-        both = (row + row[1:])[:length]
+        both = (row + row[1:])[:limit]
         both[place] = tokenizer.mask_token_id
         columns["input_ids"].append(both)
         columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
@@ -235,12 +233,11 @@ def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
 
     sides: the variants of each text, the original first. Variants of `a` stand beside
     the original `b`, then variants of `b` beside the original `a`."""
-    left, *right = sides
+    left, right = sides[0], sides[1] if len(sides) > 1 else [None]
     for text in left:
-        yield text, right[0][0] if right else None
-    for side in right:
-        for text in side[1:]:
-            yield left[0], text
+        yield text, right[0]
+    for text in right[1:]:
+        yield left[0], text
 
 
 def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
@@ -253,24 +250,16 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
 
     def rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
-            for part in tokens.chunks(
-                pair for line in file for pair in expanded(json.loads(line))
-            ):
-                texts = [
-                    side
-                    for side in map(list, zip(*part, strict=True))
-                    if side[0] is not None
-                ]
+            pairs = (pair for line in file for pair in expanded(json.loads(line)))
+            for part in tokens.chunks(pairs):
+                a, b = map(list, zip(*part, strict=True))
+                texts = [a] if b[0] is None else [a, b]
                 encoding = tokenizer(*texts, truncation=True, max_length=max_length)
-                yield from (
-                    {name: encoding[name][row] for name in names}
-                    for row in range(len(part))
-                )
+                for row in range(len(part)):
+                    yield {name: encoding[name][row] for name in names}
 
-    stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = disk.key_of(
-        "augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length
-    )
+    words, size_and_time = tokens.vocabulary(tokenizer), disk.stamp(path)[1:3]
+    key = disk.key_of("augmented", run.name, *size_and_time, words, max_length)
     arrays = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)

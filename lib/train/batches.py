@@ -40,11 +40,7 @@ class Encoded:
 
     def lengths(self) -> np.ndarray:
         ids = self.columns["input_ids"]
-        return (
-            np.array([len(row) for row in ids])
-            if isinstance(ids, list)
-            else ids.lengths()
-        )
+        return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
 
     def used(self) -> np.ndarray:
         """Return each token id that occurs, once, and that of padding."""

@@ -41,18 +41,13 @@ def network(
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
     assert model.config.id2label is not None
     head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
-    task_classes, unnamed = (
-        ", ".join(task.labels),
-        ", ".join(f"LABEL_{i}" for i in range(task.outputs)),
-    )
-    if (
-        has_head
-        and task.labels
-        and head_classes.lower() not in (task_classes.lower(), unnamed.lower())
-    ):
-        why = "fix: save the model without its head, as AutoModel opens it"
+    task_classes = ", ".join(task.labels)
+    unnamed = ", ".join(f"LABEL_{i}" for i in range(task.outputs))
+    fitting = task_classes.lower(), unnamed.lower()
+    if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
-            f"the head's classes are {head_classes}, the task's {task_classes}; {why}"
+            f"the head's classes are {head_classes}, the task's {task_classes}; "
+            "fix: save the model without its head, as AutoModel opens it"
         )
     return model, tokenizer
 

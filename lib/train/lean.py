@@ -31,9 +31,8 @@ def keep_memory() -> None:
     5,000 fresh pages. Without glibc nothing happens."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(-1, 1 << 30)  # This sets M_TRIM_THRESHOLD.
-        ctypes.CDLL(None).mallopt(
-            -3, 32 << 20
-        )  # This sets M_MMAP_THRESHOLD to its largest value.
+        # This sets M_MMAP_THRESHOLD to its largest value.
+        ctypes.CDLL(None).mallopt(-3, 32 << 20)
 
 
 @contextmanager
@@ -148,9 +147,8 @@ def used_rows(
         return
     owner: Any = base(model).embeddings
     table = owner.word_embeddings
-    if hasattr(
-        table, "word_embeddings"
-    ):  # This module holds the table (lib.model.stack.Trigram).
+    # This module holds the table (lib.model.stack.Trigram).
+    if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data as sources
 from lib.core.names import stream
-from lib.core.options import Targets, Train
+from lib.core.options import Numerics, Targets, Train
 from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.data import Split, Task
@@ -200,6 +200,8 @@ class Trainer:
 
     It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits:
     {"train", "dev"} of the Task. train: the Train of `fit` where no field is changed.
+    numerics: those of `loop.options` or `loop.borrowed`; by default float32 in one
+    thread of the CPU, for all of this process from then on.
     """
 
     def __init__(
@@ -209,15 +211,13 @@ class Trainer:
         splits: Mapping[str, Split],
         train: Train,
         seed: int = 0,
-        threads: int = 1,
+        numerics: Numerics | None = None,
     ) -> None:
         self.train, self.seed = train, seed
-        self.numerics = loop.options({"dtype": "float32", "threads": threads})
-        both = (
-            heads.rows(tokenizer, splits[n], task, train.max_length)
-            for n in ("train", "dev")
-        )
-        (self.rows, _), (self.dev, self.marks) = both
+        self.numerics = numerics or loop.options({"dtype": "float32", "threads": 1})
+        length = train.max_length
+        self.rows, _ = heads.rows(tokenizer, splits["train"], task, length)
+        self.dev, self.marks = heads.rows(tokenizer, splits["dev"], task, length)
 
     def scores(self, model: PreTrainedModel) -> dict[str, float]:
         """Return the metrics of a model on the development rows."""
@@ -243,14 +243,12 @@ class Trainer:
         changes: fields of the Train that differ. Returns the Scratch that was logged
         to, with `result` {"steps", ...}. Raises FloatingPointError where the loss is
         not finite."""
-        loss, settings = (
-            loss or self.labels(model),
-            (replace(self.train, **changes), self.numerics),
-        )
+        loss = loss or self.labels(model)
+        train = replace(self.train, **changes)
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
             run.result = loop.fit(
-                run, model, self.rows, loss, *settings, methods=methods
+                run, model, self.rows, loss, train, self.numerics, methods=methods
             )
         return run

@@ -6,7 +6,8 @@ count. Weights, optimiser and random states are saved whole between two steps;
 everything else is computed from the seed and the step."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -110,16 +111,81 @@ def fit(
     FloatingPointError, naming the step, where the loss is not finite.
     """
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    model.to(device())
+    model.to(device()).train()
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
         lean(model, numerics),
         byte_dropout(model, train.byte_dropout),
         used_rows(model, encoded, train.weight_decay),
     ):
-        result = _fit(
-            run, model, encoded, loss, train, numerics, score, methods, batches
+        groups = parameter_groups(model, train, methods)
+        rates = [group["lr"] for group in groups]
+        parameters = [p for group in groups for p in group["params"]]
+        everything = list(model.parameters())
+        optimiser = torch.optim.AdamW(
+            groups, lr=train.lr, weight_decay=train.weight_decay, fused=True
         )
+        lengths, bucket = encoded.lengths(), not train.pad_to
+        batches = batches or (
+            lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket)
+        )
+        per_epoch = len(batches(0))
+        steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
+        torch.manual_seed(stream(run.seed, "dropout"))
+        first, best = restore(run, model, optimiser, numerics.dtype)
+        began = saved = time.monotonic()
+        rows_of_epoch: list[np.ndarray] = []
+        for step in range(first, steps):
+            epoch, offset = divmod(step, per_epoch)
+            if offset == 0 or step == first:
+                rows_of_epoch = batches(epoch)
+            rows, done = rows_of_epoch[offset], step + 1
+            batch = collate(encoded, rows, train.pad_to, device())
+            for group, rate in zip(optimiser.param_groups, rates, strict=True):
+                group["lr"] = rate * schedule(step, steps, train.warmup)
+            for method in methods:
+                method.before(step, steps)
+            with autocast(numerics):
+                parts = loss(batch, rows)
+                for method in methods:
+                    for name, value in method.penalty().items():
+                        parts |= {name: value, "loss": parts["loss"] + value}
+            if not torch.isfinite(parts["loss"]):
+                raise FloatingPointError(
+                    f"loss {parts['loss'].item()} at step {step} of {steps}: "
+                    f"lower Train.lr ({train.lr}) or clip the gradient"
+                )
+            parts["loss"].backward()
+            for method in methods:
+                method.gradients(step, steps)
+            if train.clip:
+                torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+            optimiser.step()
+            # This is `zero_grad` without its search for parameters.
+            for parameter in everything:
+                parameter.grad = None
+            if step % -(-steps // POINTS) == 0:
+                curve = {name: float(value.detach()) for name, value in parts.items()}
+                run.log(step, curve=curve)
+            if train.select == "best" and (done == steps or done % every == 0):
+                assert score is not None
+                best = keep_best(run, model, score(), done, best)
+                model.train()
+            run.progress(done / steps)
+            if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
+                checkpoint(run, model, optimiser, done, best, numerics.dtype)
+                saved = time.monotonic()
+        if best:
+            model.load_state_dict(best["weights"])
+        seconds = time.monotonic() - began
+        model.eval()
+    result = {
+        "steps": steps,
+        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
+        "mean_tokens": round(float(lengths.mean()), 1),
+    }
+    if best:
+        result["best_step"] = best["step"]
     return result | finished(methods)
 
 
@@ -128,90 +194,6 @@ def finished(methods: Sequence[Method]) -> Json:
     return {
         name: value for method in methods for name, value in method.finish().items()
     }
-
-
-def _fit(
-    run: Scratch,
-    model: PreTrainedModel,
-    encoded: Encoded,
-    loss: Loss,
-    train: Train,
-    numerics: Numerics,
-    score: Callable[[], float] | None,
-    methods: Sequence[Method],
-    batches: Batches | None,
-) -> Json:
-    model.train()
-    groups = parameter_groups(model, train, methods)
-    rates = [group["lr"] for group in groups]
-    parameters = [p for group in groups for p in group["params"]]
-    everything = list(model.parameters())
-    optimiser = torch.optim.AdamW(
-        groups, lr=train.lr, weight_decay=train.weight_decay, fused=True
-    )
-    lengths, bucket = encoded.lengths(), not train.pad_to
-    batches = batches or (
-        lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket)
-    )
-    per_epoch = len(batches(0))
-    steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
-    torch.manual_seed(stream(run.seed, "dropout"))
-    first, best = restore(run, model, optimiser, numerics.dtype)
-    began = saved = time.monotonic()
-    rows_of_epoch: list[np.ndarray] = []
-    for step in range(first, steps):
-        epoch, offset = divmod(step, per_epoch)
-        if offset == 0 or step == first:
-            rows_of_epoch = batches(epoch)
-        rows, done = rows_of_epoch[offset], step + 1
-        batch = collate(encoded, rows, train.pad_to, device())
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * schedule(step, steps, train.warmup)
-        for method in methods:
-            method.before(step, steps)
-        with autocast(numerics):
-            parts = loss(batch, rows)
-            for name, value in (
-                term for method in methods for term in method.penalty().items()
-            ):
-                parts |= {name: value, "loss": parts["loss"] + value}
-        if not torch.isfinite(parts["loss"]):
-            message = f"loss {parts['loss'].item()} at step {step} of {steps}"
-            raise FloatingPointError(
-                f"{message}: lower Train.lr ({train.lr}) or clip the gradient"
-            )
-        parts["loss"].backward()
-        for method in methods:
-            method.gradients(step, steps)
-        if train.clip:
-            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
-        optimiser.step()
-        for (
-            parameter
-        ) in everything:  # This is `zero_grad` without its search for parameters.
-            parameter.grad = None
-        if step % -(-steps // POINTS) == 0:
-            run.log(
-                step=step,
-                curve={name: float(value.detach()) for name, value in parts.items()},
-            )
-        if train.select == "best" and (done == steps or done % every == 0):
-            assert score is not None
-            best = keep_best(run, model, score(), done, best)
-            model.train()
-        run.progress(done / steps)
-        if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
-            checkpoint(run, model, optimiser, done, best, numerics.dtype)
-            saved = time.monotonic()
-    if best:
-        model.load_state_dict(best["weights"])
-    seconds = time.monotonic() - began
-    model.eval()
-    return {
-        "steps": steps,
-        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
-        "mean_tokens": round(float(lengths.mean()), 1),
-    } | ({"best_step": best["step"]} if best else {})
 
 
 def parameter_groups(
@@ -227,9 +209,12 @@ def parameter_groups(
     decayed, spared, taps = [], [], []
     for name, p in model.named_parameters():
         if p.requires_grad and id(p) not in taken:
-            spare = train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)
-            tap = train.taps and name.endswith("convolution.weight")
-            (taps if tap else spared if spare else decayed).append(p)
+            if train.taps and name.endswith("convolution.weight"):
+                taps.append(p)
+            elif train.spare_norms and (name.endswith("bias") or "LayerNorm" in name):
+                spared.append(p)
+            else:
+                decayed.append(p)
     groups = [{"params": decayed, "lr": train.lr}]
     if spared:
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
@@ -396,3 +381,19 @@ def options(numerics: Json) -> Numerics:
     torch.set_num_threads(arithmetic.threads)
     _chosen = arithmetic.device or "cpu"
     return arithmetic
+
+
+@contextmanager
+def borrowed(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
+    """Yield Numerics of float32 on the model's device, for a loop of a reader's own.
+
+    At the end the process has its threads, device and random states again."""
+    global _chosen
+    before, count = _chosen, torch.get_num_threads()
+    device = "cuda" * (model.device.type == "cuda")
+    with torch.random.fork_rng():
+        try:
+            yield options({"dtype": "float32", "threads": threads, "device": device})
+        finally:
+            torch.set_num_threads(count)
+            _chosen = before

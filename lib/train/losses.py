@@ -31,9 +31,8 @@ def prediction(
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        labels = labels.masked_fill(
-            labels >= tokens, -100
-        )  # cross_entropy ignores -100.
+        # cross_entropy ignores -100.
+        labels = labels.masked_fill(labels >= tokens, -100)
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}
@@ -49,10 +48,8 @@ def prediction(
         else:
             probabilities = (teacher_logits.float() / heat).softmax(-1)
             cross_entropy = -(probabilities * (logits.float() / heat).log_softmax(-1))
-            cross_entropy = (
-                cross_entropy.sum(-1) if targets.sum_classes else cross_entropy.mean(-1)
-            )
-            parts["soft"] = cross_entropy.mean() * heat**2
+            over_classes = torch.sum if targets.sum_classes else torch.mean
+            parts["soft"] = over_classes(cross_entropy, -1).mean() * heat**2
     total = sum(parts.values())
     assert isinstance(total, Tensor)
     return {"loss": total, **parts}
@@ -121,10 +118,8 @@ def over_keys(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     So TinyBERT's code has it. With `mask` the mean is over pairs of real tokens alone.
     """
     real = real.bool()
-    pairs = (
-        real[:, None, None, :] & real[:, None, :, None]
-        if mask
-        else real[:, None, None, :]
-    )
+    pairs = real[:, None, None, :]
+    if mask:
+        pairs = pairs & real[:, None, :, None]
     square = (a.float() - b.float()).square() * pairs
     return square.sum() / (pairs.expand_as(square).sum() if mask else square.numel())

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from lib.core.names import Refused
 from lib.core.options import Numerics
-from lib.model.parts import base
+from lib.model.parts import base, layers
 from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
@@ -51,9 +51,8 @@ class Match:
     # A pair is (layer of the student, of the teacher), from 0.
     layers: tuple[tuple[int, int], ...] = ((0, 0),)
     mask: bool = False  # The means leave padding out.
-    projected: bool = (
-        False  # The student's states go through `student.projection` first.
-    )
+    # The student's states go through `student.projection` first.
+    projected: bool = False
     # These are the teacher's heads that each layer of the student still has; () means
     # all.
     heads: Sequence[Sequence[int]] = ()
@@ -68,9 +67,9 @@ def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
     layer m L_t / L_s where that is a whole number, so a deeper student has layers
     without a partner. Raises Refused where neither number divides the other."""
     if student % teacher and teacher % student:
-        why = "one must be a multiple of the other"
         raise Refused(
-            f"a student of {student} layers and a teacher of {teacher}: {why}"
+            f"a student of {student} layers and a teacher of {teacher}: "
+            "one must be a multiple of the other"
         )
     return tuple(
         (m - 1, m * teacher // student - 1)
@@ -92,11 +91,16 @@ def observed(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
         yield seen
 
 
+def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
+    """Run the encoder of a model without its head, for the states alone."""
+    base(model)(**batch)
+
+
 @contextmanager
 def teaching(
     model: PreTrainedModel,
     numerics: Numerics,
-    forward: Forward | None = None,
+    forward: Forward = states_alone,
     scores: bool = True,
 ) -> Iterator[Teach]:
     """Yield f(batch, rows) -> (states, logits) of a teacher that no longer learns.
@@ -109,14 +113,9 @@ def teaching(
 
         def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
             with torch.no_grad():
-                return seen, (forward or states_alone)(model, batch, rows)
+                return seen, forward(model, batch, rows)
 
         yield teach
-
-
-def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
-    """Run the encoder of a model without its head, for the states alone."""
-    base(model)(**batch)
 
 
 @contextmanager
@@ -124,7 +123,7 @@ def matching(
     student: PreTrainedModel,
     teach: Teach,
     matches: Sequence[Match],
-    forward: Forward | None = None,
+    forward: Forward = states_alone,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
     """Yield f(batch, rows) -> {"loss": scalar, parts...} of a student.
@@ -135,7 +134,7 @@ def matching(
 
         def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
             teacher_states, teacher_logits = teach(batch, rows)
-            logits = (forward or states_alone)(student, batch, rows)
+            logits = forward(student, batch, rows)
             parts = distances(
                 matches, seen, teacher_states, batch["attention_mask"], student
             )
@@ -157,7 +156,7 @@ def imitating(
     teacher: PreTrainedModel,
     matches: Sequence[Match],
     numerics: Numerics,
-    forward: Forward | None = None,
+    forward: Forward = states_alone,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
     """Yield the loss of `matching`, where the teacher is a model that runs beside the
@@ -184,22 +183,20 @@ def distances(
     different numbers of heads."""
     parts: dict[str, Tensor] = {}
     for match in matches:
-        ours, targets = (
-            [seen["embedding"]] if match.feature == "embedding" else seen[match.feature]
-            for seen in (student_states, theirs)
-        )
+        ours, targets = student_states[match.feature], theirs[match.feature]
+        if match.feature == "embedding":
+            ours, targets = [ours], [targets]
         for i, j in match.layers:
-            a, b = (
-                ours[i],
-                targets[j][:, list(match.heads[i])] if match.heads else targets[j],
-            )
+            a, b = ours[i], targets[j]
+            if match.heads:
+                b = b[:, list(match.heads[i])]
             if match.projected:
                 assert student is not None
                 a = student.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
-                both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
                 raise Refused(
-                    f"{both}: their attention cannot be matched; take as many heads"
+                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: "
+                    "their attention cannot be matched; take as many heads"
                 )
             parts[match.part] = parts.get(match.part, 0) + match.distance(
                 a, b, real, match.mask
@@ -218,7 +215,7 @@ def projected(student: int, teacher: int) -> nn.Linear:
     return made
 
 
-# ---- A teacher's states on disk, computed once for all its students ----
+# The states of a teacher are written once, for all its students.
 # A token has S = 2 L + 1 states: the embedding, then the attention output and the layer output of
 # each layer. All N rows lie one after another in one array [sum of T, S * H], with N + 1 offsets.
 @torch.no_grad()
@@ -236,24 +233,21 @@ def write_states(
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    rows, table = np.argsort(lengths, kind="stable"), None
+    rows = np.argsort(lengths, kind="stable")
+    width = model.config.hidden_size * (2 * len(layers(model)) + 1)
+    dtype = getattr(torch, numerics.dtype)
+    table = torch.empty(int(offsets[-1]), width, dtype=dtype)
     with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             base(model)(**collate(encoded, chosen, device=loop.device()))
             both = chain.from_iterable(zip(seen["attention"], seen["ffn"], strict=True))
-            states = torch.cat([seen["embedding"], *both], -1)
-            states = states.to(getattr(torch, numerics.dtype)).cpu()
-            if table is None:
-                table = torch.empty(
-                    int(offsets[-1]), states.shape[-1], dtype=states.dtype
-                )
+            states = torch.cat([seen["embedding"], *both], -1).to("cpu", dtype)
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
-    assert table is not None
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
-    return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
+    return {"bytes": table.nbytes, "tokens": len(table)}
 
 
 def states_on_disk(path: Path, layers: int) -> Teach:
@@ -267,9 +261,9 @@ def states_on_disk(path: Path, layers: int) -> Teach:
 
     def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
         pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
-        table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
+        table = nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         missing = batch["input_ids"].shape[1] - table.shape[1]
-        table = torch.nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
+        table = nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
         parts = table.chunk(2 * layers + 1, -1)
         return {
             "embedding": parts[0],
