@@ -59,20 +59,13 @@ def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
-            planned = (plan.seeds for plan in plans if names(plan.cell, row))
+            planned = (plan.seeds for plan in plans if plan.cell.names(row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for planned_seed in known[key]:
                 seeded_rows.append(row.with_seed(planned_seed))
         if not known[key]:
             seeded_rows.append(row)
     return seeded_rows
-
-
-def names(cell: cells.Cell, row: Row) -> bool:
-    """Return whether a cell names a row."""
-    if not (cell.measure or cells.scored(row.spec)):
-        return False
-    return any(cells.fits(row, *model) for model in cell.models)
 
 
 def pair(
