@@ -319,7 +319,7 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
     A task of a mean, and a comparison that another claim counts, are not of the family.
     others: the p of its other cells."""
     family = [r for r in results if not (r.beside or r.same_as) and r.p is not None]
-    adjusted = stats.holm([*(r.p for r in family), *others])[: len(family)]
+    adjusted = stats.holm([*(r.p or 0.0 for r in family), *others])[: len(family)]
     holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
     return [replace(r, holm=holm[id(r)]) if id(r) in holm else r for r in results]
 

@@ -108,7 +108,7 @@ def groups_of(
     for weight, models in both:
         parts = [[row for row in rows if fits(row, *model)] for model in models]
         spared = [label in may_fail for label, _ in models]
-        groups.append((compare.aligned(*parts, metric_of, spared), weight))
+        groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
     return groups
 
 

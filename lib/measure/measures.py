@@ -194,13 +194,14 @@ def swing(frame: pd.DataFrame, _: object) -> list[float]:
     It is the standard deviation over the last fifth of the steps, in points of the
     whole model's FLOPs, before the final trim. It is nan for the networks that were
     cut."""
-    courses = map(flops_course, frame["run"])
-    return [
-        nan
-        if flops is None
-        else 100 * np.std(flops[-max(2, round(len(flops) / 5)) :], ddof=1)
-        for flops in courses
-    ]
+    swings = []
+    for flops in map(flops_course, frame["run"]):
+        if flops is None:
+            swings.append(nan)
+        else:
+            end = flops[-max(2, round(len(flops) / 5)) :]
+            swings.append(100 * float(np.std(end, ddof=1)))
+    return swings
 
 
 def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:

@@ -300,7 +300,7 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
     mean = float((weight * centre).sum())
     of_examples = 0.0
     for gaps in left_out.values():
-        estimates = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
+        estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
     # A seed that lacks a task takes the mean of the task, whose level says nothing of
     # the seed.
@@ -405,7 +405,8 @@ def share_gap(
 
 def slope_weights(x: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y is the least-squares slope of y over x."""
-    centred = np.asarray(x, float) - np.mean(x)
+    values = np.asarray(x, float)
+    centred = values - values.mean()
     return centred / (centred**2).sum()
 
 

@@ -43,9 +43,6 @@ ROLES = (
 )  # Claims of these roles have cells, which runs decide.
 
 
-# ---- THE RUNS OF A CLAIM
-
-
 def rows(
     line: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
@@ -88,9 +85,6 @@ def planned(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
         values["seeds"] = list(seeds)
     made = notebook.planned(path, values, looked_up=not seeds)
     return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
-
-
-# ---- VERDICTS
 
 
 def judged(
@@ -168,8 +162,7 @@ def by_seeds(
     """
     groups = {}
     for cell in cells.parsed(line["cells"]):
-        same = lists.described(line["id"], cell.text)["same_as"]
-        seeds = lists.seeds(same or line["id"], scale)
+        seeds = lists.cell_seeds(line["id"], cell.text, scale)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
@@ -285,24 +278,18 @@ def corrected(
 ) -> dict[str, claims.Verdict]:
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a
     profile."""
-    result = counted_once(by_id, scale)
-    by_id = dict(result)
+    by_id = counted_once(by_id, scale)
+    result = dict(by_id)
     for paper in (*lists.PAPERS, "own"):
-        ids = [
-            id
-            for id in by_id
-            if lists.claims()[id]["paper"] == paper and by_id[id].results
-        ]
+        ids = [id for id in by_id if lists.claims()[id]["paper"] == paper]
         others = [
             float(row["p"])
             for row in recorded()
-            if row["profile"] == scale
-            and row["family"] == paper
+            if (row["profile"], row["family"]) == (scale, paper)
             and row["claim"] not in by_id
         ]
-        held = iter(
-            claims.correct([r for id in ids for r in by_id[id].results], others)
-        )
+        every = [r for id in ids for r in by_id[id].results]
+        held = iter(claims.correct(every, others))
         for id in ids:
             results = tuple(next(held) for _ in by_id[id].results)
             result[id] = replace(by_id[id], results=results)
@@ -340,8 +327,6 @@ def twin(id: str) -> bool:
         lists.described(id, cell.text)["same_as"] for cell in parts
     )
 
-
-# ---- THE TABLES OF THE RECORDS
 
 HEAD = (
     "claim,cell,task,profile,family,sentence,unit,no_effect,region_low,region_high,estimate,low,"
@@ -440,8 +425,6 @@ def checked(by_id: Mapping[str, claims.Verdict]) -> list[tuple[str, ...]]:
     }
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
-
-# ---- ALL TOGETHER
 
 # These marks stand before and behind what README shows.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"

@@ -33,8 +33,7 @@ def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     for claim, line in lists.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
             for cell in cells.parsed(line["cells"]):
-                same = lists.described(claim, cell.text)["same_as"]
-                if seeds := lists.seeds(same or claim, scale):
+                if seeds := lists.cell_seeds(claim, cell.text, scale):
                     plans.append(Planned(claim, cell, seeds, may_fail(line)))
     return tuple(plans)
 
