@@ -264,18 +264,16 @@ def test_many_clusters_are_fast():
     assert time.process_time() - start < 4
 
 
-@pytest.mark.parametrize("metric", METRICS[:4])
+@pytest.mark.parametrize("metric", METRICS)
 def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     rng, n = np.random.default_rng(2), 90
     cluster = np.unique(rng.integers(0, 40, n), return_inverse=True)[1]
     lean = LeaveOneOut(cluster)
-    weights = np.concatenate([*lean.dense()])
-    assert len(lean) == len(weights) == 2 + cluster.max() and (weights[0] == 1).all()
+    weights = lean @ np.eye(n)
+    assert len(weights) == 2 + cluster.max() and (weights[0] == 1).all()
     assert np.array_equal(weights[1:], cluster != np.arange(cluster.max() + 1)[:, None])
     x = rng.normal(size=(n, 3))
     np.testing.assert_allclose(lean @ x, weights @ x, atol=1e-12)
-    assert np.array_equal(lean.sum(1), weights.sum(1))
-    assert np.array_equal(lean.sum(1, keepdims=True), weights.sum(1, keepdims=True))
     pair = noisy(metric, n)[0]
     told = metric, [pair.a, pair.b], pair.labels
     np.testing.assert_allclose(

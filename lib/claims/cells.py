@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.claims.measures import MEASURES
+from lib.claims.measures import MEASURES, SCORE, Measure
 from lib.core.names import Refused, known
 from lib.core.rows import Row
 from lib.core.spec import Spec
@@ -79,6 +79,11 @@ class Cell:
     slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
 
     @property
+    def quantity(self) -> Measure:
+        """Return what the Cell compares: its measure, or the score."""
+        return MEASURES.get(self.measure, SCORE)
+
+    @property
     def is_per_task(self) -> bool:
         """Return whether the Cell is judged on each task by itself."""
         return "task=each" in self.text
@@ -89,6 +94,11 @@ class Cell:
         return list(
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
+
+    def names(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row of a grid is one of those that the Cell compares."""
+        can_count = self.measure or scored(row["spec"])
+        return bool(can_count) and any(fits(row, *model) for model in self.models)
 
 
 def labelled(row: Mapping[str, Any]) -> str | None:
@@ -117,10 +127,10 @@ def same(value: Any, text: str) -> bool:
 
 def places(text: str | None) -> Place:
     """Return the place of a text such as "m=3, task=CoLA"."""
-    items = (tuple(item.split("=", 1)) for item in (text or "").split(", ") if item)
+    items = [item.partition("=") for item in (text or "").split(", ") if item]
     return tuple(
         (key, "*" if (key, value) == ("task", "each") else value)
-        for key, value in items
+        for key, _, value in items
     )
 
 
@@ -163,19 +173,22 @@ def cell(text: str) -> Cell:
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {text!r}: expected {how}")
-    what, where = hit["what"] or "", places(hit["where"])
+    what, right, where = hit["what"] or "", hit["right"], places(hit["where"])
+    measure, about, slope = "", "", "per doubling"
+    if what in WEIGHTS:
+        slope = what
+    else:
+        measure, _, about = what.partition(" (")
+    sides = [(1, hit["left"])]
+    centre, margin = 0.0, float(hit["margin"] or 0)
+    if right.startswith("value "):
+        centre = float(right.removeprefix("value "))
+    else:
+        sides.append((-1, right))
     weights: dict[CellForm, float] = defaultdict(float)
-    measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
-    slope = what if what in WEIGHTS else "per doubling"
-    for operand, factor in ((hit["left"], 1), (hit["right"], -1)):
-        if factor > 0 or not operand.startswith("value "):
-            for weight, one in side(operand, where, slope):
-                weights[one] += factor * weight
-    value = hit["right"].startswith("value ")
-    centre, margin = (
-        float(hit["right"][6:]) if value else 0.0,
-        float(hit["margin"] or 0),
-    )
+    for sign, operand in sides:
+        for weight, one in side(operand, where, slope):
+            weights[one] += sign * weight
     high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
     terms = tuple((weight, one) for one, weight in weights.items())
@@ -191,11 +204,6 @@ def cell(text: str) -> Cell:
     )
 
 
-def on_task(one: Cell, task: str) -> Cell:
-    """Return the Cell of one task of a Cell that is judged on each."""
-    return cell(one.text.replace("task=each", f"task={task}"))
-
-
 def scored(spec: Spec) -> bool:
     """Return whether the step of a Spec scores examples, so that models can be paired
     on them."""
@@ -207,9 +215,7 @@ def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     selected = {
         (labelled(row), row["spec"]): row
         for row in rows
-        for cell in cells
-        if cell.measure or scored(row["spec"])
-        if any(fits(row, *model) for model in cell.models)
+        if any(cell.names(row) for cell in cells)
     }
     return list(selected.values())
 

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from lib.claims.cells import Cell, Model, fits, scored
-from lib.claims.measures import FUNCTIONS, MEASURES, valued
+from lib.claims.measures import FUNCTIONS, valued
 from lib.stats import compare, paired
 from lib.stats.compare import Column
 
@@ -78,7 +78,7 @@ def estimate(
 
     groups: what `groups_of` returns.
     """
-    if one.measure and (function := MEASURES[one.measure].of_all):
+    if function := one.quantity.of_all:
         return FUNCTIONS[function](frames_of(one, rows), metric_of, one.about)
     if one.measure:
         return of_measure(one, rows, metric_of)
@@ -99,15 +99,13 @@ def groups_of(
 
     A seed in which a model collapsed makes no pair, unless the model is one of
     `may_fail`."""
-    alone = [
-        (weight, form.models[0]) for weight, form in one.terms if len(form.models) == 1
-    ]
-    both = [
-        (weight, *form.models) for weight, form in one.terms if len(form.models) == 2
-    ]
-    both += [(weight, model, alone[-1][1]) for weight, model in alone[:-1]]
+    both = [(weight, form.models) for weight, form in one.terms if len(form.models) > 1]
+    alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
+    # Weights of single models sum to 0, so each is held to the last one.
+    for weight, form in alone[:-1]:
+        both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
-    for weight, *models in both:
+    for weight, models in both:
         parts = [[row for row in rows if fits(row, *model)] for model in models]
         spared = [label in may_fail for label, _ in models]
         groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
@@ -128,33 +126,21 @@ def of_measure(
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)
     # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
-    parts = [
-        (weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms
-    ]
-    if not all(len(part) for _, members in parts for part in members):
+    parts = frames_of(one, rows)
+    if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
-        frames = [part for _, members in parts for part in members]
-        fewest = min(part["seed"].nunique() for part in frames)
-        e = replace(
-            paired.share_gap(*(part["value"] for part in frames)), n_seeds=fewest
-        )
-        exact = (
-            one.bounds[0] == one.bounds[1]
-        )  # The cell is on every run, so its count is exact.
-        return replace(e, low=e.mean, high=e.mean) if exact else e
-    by_seed = [
-        (w, [part.groupby("seed")["value"].mean() for part in members])
-        for w, members in parts
+        fewest = min(part["seed"].nunique() for part in parts)
+        e = paired.share_gap(*(part["value"] for part in parts))
+        if one.bounds[0] == one.bounds[1]:  # It is on every run, so its count is exact.
+            e = replace(e, low=e.mean, high=e.mean)
+        return replace(e, n_seeds=fewest)
+    means = [part.groupby("seed")["value"].mean() for part in parts]
+    signs = [
+        weight * sign
+        for weight, form in one.terms
+        for sign in (1, -1)[: len(form.models)]
     ]
-    total = sum(
-        w * (means[0] - means[1] if len(means) > 1 else means[0])
-        for w, means in by_seed
-    )
-    assert isinstance(total, pd.Series)
+    total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()
-    return (
-        paired.replicates(values, MEASURES[one.measure].resolution)
-        if len(values)
-        else None
-    )
+    return paired.replicates(values, one.quantity.resolution) if len(values) else None

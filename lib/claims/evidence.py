@@ -85,9 +85,6 @@ def rounds(
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
-# ---- PROFILES WITH A PLAN OF LINES
-
-
 def lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
@@ -133,9 +130,6 @@ def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
     return list(dict.fromkeys(ordered))
 
 
-# ---- MAKING
-
-
 def gather(
     claims: list[Any],
     store: Store,
@@ -154,19 +148,18 @@ def gather(
     )
     results = {*requested, *found_by(requested)}
     keep(results, store)
-    missing = store.missing(every, exact=True)
-    needed = Counter(parent for spec in missing for parent in spec.parents.values())
+    left = set(store.missing(every, exact=True))
     saved = SavedWeights(store)
 
     def done(spec: Spec) -> None:
         keep([spec] if spec in results else [], store)
         saved.add(spec)
+        left.discard(spec)
+        needed = {parent for other in left for parent in other.parents.values()}
         for name, parent in spec.parents.items():
-            needed[parent] -= 1
-            pinned = (
-                spec.inputs[name].seed is not None
-            )  # A pinned input is for all seeds.
-            if needed[parent] <= 0 and not pinned and parent.name in saved:
+            # A pinned input is for all seeds.
+            is_pinned = spec.inputs[name].seed is not None
+            if not (is_pinned or parent in needed) and parent.name in saved:
                 saved.give_back(parent)
 
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}

@@ -167,8 +167,7 @@ def by_seeds(
     """
     groups = {}
     for cell in cells.parsed(line["cells"]):
-        same = lists.described(line["id"], cell.text)["same_as"]
-        seeds = lists.seeds(same or line["id"], scale)
+        seeds = lists.cell_seeds(line["id"], cell.text, scale)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
@@ -284,22 +283,18 @@ def corrected(
 ) -> dict[str, words.Verdict]:
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a
     profile."""
-    result = counted_once(by_id, scale)
-    by_id = dict(result)
+    by_id = counted_once(by_id, scale)
+    result = dict(by_id)
     for paper in (*lists.PAPERS, "own"):
-        ids = [
-            id
-            for id in by_id
-            if lists.claims()[id]["paper"] == paper and by_id[id].results
-        ]
+        ids = [id for id in by_id if lists.claims()[id]["paper"] == paper]
         others = [
             float(row["p"])
             for row in recorded()
-            if row["profile"] == scale
-            and row["family"] == paper
+            if (row["profile"], row["family"]) == (scale, paper)
             and row["claim"] not in by_id
         ]
-        held = iter(words.correct([r for id in ids for r in by_id[id].results], others))
+        every = [r for id in ids for r in by_id[id].results]
+        held = iter(words.correct(every, others))
         for id in ids:
             results = tuple(next(held) for _ in by_id[id].results)
             result[id] = replace(by_id[id], results=results)

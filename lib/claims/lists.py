@@ -89,6 +89,12 @@ def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     return tuple(sorted(planned))
 
 
+def cell_seeds(claim: str, cell: str, scale: str) -> tuple[int, ...]:
+    """Return the planned seeds of a cell: those of the central claim that has it
+    too, if any."""
+    return seeds(described(claim, cell)["same_as"] or claim, scale)
+
+
 @cache
 def cell_lines() -> dict[tuple[str, str], dict[str, str]]:
     """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest,

@@ -50,9 +50,6 @@ class Measure:
     share: bool = False  # The values are yes or no, so they are told as counts.
 
 
-# ---- STEPS
-
-
 def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
     """Return the trailing mean [N] of a loss [N] over this share of its points.
 
@@ -124,9 +121,6 @@ def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
-# ---- EPOCHS
-
-
 def matched(
     frame: pd.DataFrame,
     metric_of: Mapping[str, Sequence[Column]],
@@ -172,39 +166,42 @@ def epochs_to_match(
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 
-def epochs_to_target(frame: pd.DataFrame, _: object) -> pd.Series:
+def flops_course(run: Run) -> np.ndarray | None:
+    """Return the FLOPs [N] of a network after each step of its search.
+
+    It is None for the run of a network that was cut, which searches nothing."""
+    if "target" not in run.metrics:
+        return None
+    return run.arrays("search")["curve"][:, 1]
+
+
+def epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
     """Return the epochs of each search until its FLOPs come within 1 % of the
     target."""
-
-    def epochs(run: Run) -> float:
-        if "target" not in run.metrics:  # The run is the network that was cut.
-            return nan
-        actual = run.arrays("search")["curve"][:, 1]
-        indices = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
-        share = (indices[0] + 1) / len(actual) if len(indices) else 1.0
-        return share * run.spec["args"]["train"]["epochs"]
-
-    return frame["run"].map(epochs)
+    epochs = []
+    for run in frame["run"]:
+        share, flops = nan, flops_course(run)
+        if flops is not None:
+            indices = np.flatnonzero(flops <= 1.01 * run.metrics["target"])
+            share = (indices[0] + 1) / len(flops) if len(indices) else 1.0
+        epochs.append(share * run.spec["args"]["train"]["epochs"])
+    return epochs
 
 
-def swing(frame: pd.DataFrame, _: object, last: float = 0.2) -> pd.Series:
+def swing(frame: pd.DataFrame, _: object) -> list[float]:
     """Return how far the FLOPs of each search still swing at its end.
 
     It is the standard deviation over the last fifth of the steps, in points of the
     whole model's FLOPs, before the final trim. It is nan for the networks that were
     cut."""
-
-    def spread(run: Run) -> float:
-        if "target" not in run.metrics:
-            return nan
-        actual = run.arrays("search")["curve"][:, 1]
-        end = actual[-max(2, round(last * len(actual))) :]
-        return 100 * float(np.std(end, ddof=1))
-
-    return frame["run"].map(spread)
-
-
-# ---- OF ALL ROWS AT ONCE
+    swings = []
+    for flops in map(flops_course, frame["run"]):
+        if flops is None:
+            swings.append(nan)
+        else:
+            end = flops[-max(2, round(len(flops) / 5)) :]
+            swings.append(100 * float(np.std(end, ddof=1)))
+    return swings
 
 
 def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:
@@ -228,11 +225,10 @@ def variance_ratio(
     least = min(len(a), len(b))
     if least < 2 or not b.var():
         return None
-    ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
-    low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
-    p = min(
-        1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free))
-    )
+    ratio = a.var(ddof=1) / b.var(ddof=1)
+    law = scipy.stats.f(len(a) - 1, len(b) - 1)
+    high, low = ratio / law.ppf((0.025, 0.975))
+    p = min(1.0, 2 * law.cdf(ratio), 2 * law.sf(ratio))
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
@@ -294,22 +290,25 @@ def speed_up(
     return speed_ups(runs.iloc[0])[name] if len(runs) else None
 
 
+SCORE = Measure("points")  # It is what a cell without a measure compares.
 MEASURES = {
     name: Measure(**fields)
     for name, fields in disk.toml(Path(__file__).with_suffix(".toml")).items()
 }
-EACH = (
-    collapsed,
-    epochs_to_match,
-    epochs_to_target,
-    last_loss,
-    lower_gradient,
-    steps,
-    swing,
-)
-WHOLE = (rank_correlation, speed_up, variance_ratio)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in EACH + WHOLE
+    function.__name__: function
+    for function in (
+        collapsed,
+        epochs_to_match,
+        epochs_to_target,
+        last_loss,
+        lower_gradient,
+        rank_correlation,
+        speed_up,
+        steps,
+        swing,
+        variance_ratio,
+    )
 }
 
 

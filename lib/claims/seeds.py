@@ -32,8 +32,7 @@ def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
     for claim, line in lists.claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
             for cell in cells.parsed(line["cells"]):
-                same = lists.described(claim, cell.text)["same_as"]
-                if seeds := lists.seeds(same or claim, scale):
+                if seeds := lists.cell_seeds(claim, cell.text, scale):
                     plans.append(Planned(claim, cell, seeds, may_fail(line)))
     return tuple(plans)
 
@@ -58,20 +57,13 @@ def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
-            planned = (plan.seeds for plan in plans if names(plan.cell, row))
+            planned = (plan.seeds for plan in plans if plan.cell.names(row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for planned_seed in known[key]:
                 seeded_rows.append(row.with_seed(planned_seed))
         if not known[key]:
             seeded_rows.append(row)
     return seeded_rows
-
-
-def names(cell: cells.Cell, row: Row) -> bool:
-    """Return whether a cell names a row."""
-    if not (cell.measure or cells.scored(row.spec)):
-        return False
-    return any(cells.fits(row, *model) for model in cell.models)
 
 
 def pair(

@@ -39,9 +39,6 @@ KEY = 4
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
-# ---- RECORDS
-
-
 def recomputed(run: Run) -> dict[str, float]:
     """Return {metric: value} of a recorded run, computed again from its stored
     predictions.
@@ -84,9 +81,6 @@ def damage(run: Run) -> str:
         )
         return " ".join(message.split())
     return ""
-
-
-# ---- WHAT FOLLOWS FROM THE CODE AND THE RECORDS
 
 
 def runs(store: Store) -> list[tuple[str, ...]]:
@@ -161,9 +155,6 @@ def made(store: Store) -> dict[Path, str]:
         table = pd.DataFrame(rows, columns=columns.split(","), dtype=object)
         texts[paths.records_root() / name] = table.to_csv(index=False)
     return texts
-
-
-# ---- HELD TO WHAT IS COMMITTED
 
 
 def keyed(text: str) -> dict[str, list[str]]:

@@ -13,13 +13,14 @@ why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor, inf, isfinite, log10
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, on_task, parsed, scored
+from lib.claims.cells import FIRST, Cell, parsed, scored
+from lib.claims.cells import cell as read
 from lib.claims.estimates import (
     estimate,
     frames_of,
@@ -28,7 +29,7 @@ from lib.claims.estimates import (
     rows_of,
     thinnest,
 )
-from lib.claims.measures import MEASURES, ranked, valued
+from lib.claims.measures import ranked, valued
 from lib.core import disk
 from lib.stats import compare, paired
 from lib.stats.compare import Column
@@ -101,7 +102,7 @@ class Result:
     @property
     def null(self) -> float:
         """Return the value that is no effect: 1 of a ratio, else 0."""
-        return MEASURES[self.cell.measure].null if self.cell.measure else 0.0
+        return self.cell.quantity.null
 
     @property
     def unmeasured(self) -> str:
@@ -120,15 +121,21 @@ class Result:
         interval."""
         if self.unmeasured:
             return NOT_MEASURED
-        (low, high), e, aim = self.cell.bounds, self.estimate, self.aim
+        (low, high), e = self.cell.bounds, self.estimate
         assert e is not None
         if low <= e.low and e.high <= high:
             return AGREES
         if e.high < low or e.low > high:
             return OPPOSITE
-        if aim is not None and (e.high < aim if aim > self.null else e.low > aim):
-            return NO_EFFECT
-        return NOISY
+        return NO_EFFECT if self.falls_short else NOISY
+
+    @property
+    def falls_short(self) -> bool:
+        """Return whether the interval shuts out the aim on the side of no effect."""
+        e, aim = self.estimate, self.aim
+        if e is None or aim is None:
+            return False
+        return e.high < aim if aim > self.null else e.low > aim
 
     @property
     def size(self) -> str:
@@ -137,25 +144,18 @@ class Result:
 
         Without a printed value it tells whether the effect is below the one of
         interest."""
-        if self.word != AGREES or self.aim is None:
+        e, (low, high) = self.estimate, self.cell.bounds
+        if self.word != AGREES or self.aim is None or e is None:
             return ""
-        assert self.estimate is not None
         if self.printed is None:
-            above = self.aim > self.null
-            weak = (
-                self.estimate.high < self.aim if above else self.estimate.low > self.aim
-            )
-            return "weaker than the effect of interest" * weak
-        if self.estimate.low <= self.printed <= self.estimate.high:
+            return "weaker than the effect of interest" * self.falls_short
+        if not self.shuts_out:
             return ""
-        low, high = self.cell.bounds
         if isfinite(low) == isfinite(high):  # The distance from no effect tells.
-            stronger = abs(self.estimate.mean - self.null) > abs(
-                self.printed - self.null
-            )
+            is_stronger = abs(e.mean - self.null) > abs(self.printed - self.null)
         else:  # The claim has a direction.
-            stronger = (self.estimate.mean > self.printed) == isfinite(low)
-        return "stronger than printed" if stronger else "weaker than printed"
+            is_stronger = (e.mean > self.printed) == isfinite(low)
+        return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
     @property
     def shuts_out(self) -> bool | None:
@@ -173,35 +173,30 @@ class Result:
 
         That is the end of the region, or the printed value for "no such effect here".
         For "too noisy to say" it is the larger one of both."""
-        word, e = self.word, self.estimate
-        if word == NOT_MEASURED:
+        word, e, aim = self.word, self.estimate, self.aim
+        if word == NOT_MEASURED or e is None:
             return None
-        assert e is not None
         ends = [e.p_of(end) for end in self.cell.bounds if isfinite(end)]
         if word == OPPOSITE:
             return min(ends)
-        aim = self.aim
         if word == NO_EFFECT:
-            assert aim is not None
-            return e.p_of(aim)
-        if word == NOISY and aim is not None:
+            ends = []
+        if word in (NO_EFFECT, NOISY) and aim is not None:
             ends.append(e.p_of(aim))
         return max(ends)
 
     @property
     def unit(self) -> str:
-        unit = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
-        return f"{unit} {self.cell.slope}".strip() if self.cell.slope != FIRST else unit
+        unit, slope = self.cell.quantity.unit, self.cell.slope
+        return f"{unit} {slope}" if slope and slope != FIRST else unit
 
     @property
     def compares(self) -> bool:
         """Return whether the number is a difference, which has a sign: no ratio, no
         level."""
-        measure = MEASURES.get(self.cell.measure)
-        return (
-            not (measure and (measure.null or measure.of_all))
-            and len(self.cell.models) > 1
-        )
+        quantity = self.cell.quantity
+        is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
+        return not is_sole
 
     def number(self, value: float) -> str:
         """Return a number in the unit of this cell as text, with its sign where it
@@ -213,11 +208,7 @@ class Result:
         digits = 1 if points or (self.null and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
-            text = (
-                f"{value:.{1 - floor(log10(abs(value))) - 1}f}"
-                if abs(value) >= 1e-4
-                else "0"
-            )
+            text = f"{value:.1g}" if abs(value) >= 1e-4 else "0"
         sign = "+" * (self.compares and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
@@ -327,16 +318,10 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
 
     A task of a mean, and a comparison that another claim counts, are not of the family.
     others: the p of its other cells."""
-    every = [None if r.beside or r.same_as else r.p for r in results]
-    family = [p for p in every if p is not None]
-    corrected = iter(paired.holm([*family, *others]))
-    return [
-        r if p is None else replace(r, holm=float(next(corrected)))
-        for r, p in zip(results, every, strict=True)
-    ]
-
-
-# ---- ONE CLAIM
+    family = [r for r in results if not (r.beside or r.same_as) and r.p is not None]
+    adjusted = paired.holm([*(r.p or 0.0 for r in family), *others])[: len(family)]
+    holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
+    return [replace(r, holm=holm[id(r)]) if id(r) in holm else r for r in results]
 
 
 @dataclass(frozen=True)
@@ -359,8 +344,6 @@ class Setting:
     ) -> float | None:
         """Return what a table has of a cell: the mean over its tasks, or None if one is
         lacking."""
-        if (text, task) in table and "/" not in task:
-            return table[text, task]
         parts = [
             table.get((text, part), table.get((text, ""))) for part in task.split("/")
         ]
@@ -462,12 +445,10 @@ def measure(
             counts=count_shares(one, part, setting) if e else "",
         )
 
-    if cell.is_per_task or (
-        cell.measure and MEASURES[cell.measure].share and len(by_task) > 1
-    ):
+    if cell.is_per_task or (cell.quantity.share and len(by_task) > 1):
         results = []
         for task, part in by_task.items():
-            one = on_task(cell, task) if cell.is_per_task else cell
+            one = read(cell.text.replace("task=each", f"task={task}"))
             if all(part for _, part in parts_of(one, part)):
                 results.append(result(one, rows_of(one, part), task))
         return results
@@ -486,9 +467,6 @@ def measure(
         r for r in alone if [r.task] != sound
     ]  # One task is no mean, and stands once.
     return [result(cell, part, "/".join(sorted(sound))), *alone]
-
-
-# ---- RUNS THAT LEARNED NOTHING
 
 
 def untestable(
@@ -568,36 +546,35 @@ def count_collapsed(
 
     Of a model that may fail it is in how many seeds it comes near the other one. It is
     "" where there is nothing to tell."""
-    levels: dict[str, list[tuple[str, int, compare.Level]]] = {}
+    levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
     for (label, _), part in parts_of(cell, rows):
         for row in part:
             if row["run"] and scored(row["spec"]) and has_score(row, setting):
                 level = compare.level(row["run"], setting.metric_of[row["task"]][0])
-                levels.setdefault(label, []).append((row["task"], row["seed"], level))
-    lines, tasks = [], {task for runs in levels.values() for task, *_ in runs}
-    for label, runs in levels.items():
-        name = label.replace("*", "a model")
-        for task in dict.fromkeys(task for task, *_ in runs):
-            here = [(seed, level) for run_task, seed, level in runs if run_task == task]
+                by_task = levels.setdefault(label, {})
+                by_task.setdefault(row["task"], []).append((row["seed"], level))
+    lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
+    for label, by_task in levels.items():
+        name, rivals = label.replace("*", "a model"), levels.keys() - {label}
+        fails = label in setting.may_fail and len(rivals) == 1 and not cell.measure
+        for task, runs in by_task.items():
             place = f" on {task}" * (len(tasks) > 1)
-            lost = sum(level.collapsed for _, level in here)
-            if label in setting.may_fail and len(levels) == 2 and not cell.measure:
-                (rival,) = levels.keys() - {label}
-                other = {
-                    seed: level.score
-                    for run_task, seed, level in levels[rival]
-                    if run_task == task
-                }
+            lost = sum(level.collapsed for _, level in runs)
+            if fails:
+                (rival,) = rivals
+                other = dict(levels[rival].get(task, ()))
                 gaps = [
-                    other[seed] - level.score for seed, level in here if seed in other
+                    other[seed].score - level.score
+                    for seed, level in runs
+                    if seed in other
                 ]
                 near = sum(abs(gap) <= NEAR for gap in gaps)
                 if near < len(gaps):
                     words = f"{name} comes within {NEAR:.0f} points of {rival} in"
-                    lines.append(f"{words} {near} of {len(gaps)} seeds{place}")
+                    lines[f"{words} {near} of {len(gaps)} seeds{place}"] = None
             elif lost and cell.measure != "diverged":
-                lines.append(f"{lost} of {len(here)} runs of {name} collapsed{place}")
-    return "; ".join(dict.fromkeys(lines))
+                lines[f"{lost} of {len(runs)} runs of {name} collapsed{place}"] = None
+    return "; ".join(lines)
 
 
 def count_shares(
@@ -605,10 +582,7 @@ def count_shares(
 ) -> str:
     """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8",
     else ""."""
-    if not (cell.measure and MEASURES[cell.measure].share):
+    if not cell.quantity.share:
         return ""
-    values = [
-        [*valued(cell.measure, frame, setting.metric_of)["value"]]
-        for frame in frames_of(cell, rows)
-    ]
-    return " against ".join(f"{sum(flags)} of {len(flags)}" for flags in values)
+    frames = [valued(cell.measure, f, setting.metric_of) for f in frames_of(cell, rows)]
+    return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

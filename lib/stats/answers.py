@@ -49,22 +49,18 @@ def score(
     accepted texts (Split.answers)."""
     if not len(predictions):
         raise Refused("no questions to score")
-    cases, has = (
-        list(zip(predictions, answers, strict=True)),
-        np.array(list(map(bool, answers))),
-    )
+    cases = list(zip(predictions, answers, strict=True))
+    has = np.array([bool(golds) for golds in answers])
     parts = {"": np.ones_like(has)}
     if not has.all():
         parts |= {"has_answer_": has, "no_answer_": ~has}
-    values = {
-        f.__name__: np.array([f(*case) for case in cases]) for f in (exact, span_f1)
-    }
-    return {
-        f"{part}{name}": float(value[rows].mean())
-        for part, rows in parts.items()
-        if rows.any()
-        for name, value in values.items()
-    }
+    scores = {}
+    for function in (exact, span_f1):
+        values = np.array([function(*case) for case in cases])
+        for part, rows in parts.items():
+            if rows.any():
+                scores[f"{part}{function.__name__}"] = float(values[rows].mean())
+    return scores
 
 
 def _golds(golds: Sequence[str]) -> list[str]:

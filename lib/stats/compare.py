@@ -26,7 +26,7 @@ from lib.stats.paired import (
     Pair,
     paired_difference,
     predicted,
-    weighted_score,
+    score,
 )
 
 if TYPE_CHECKING:
@@ -97,31 +97,26 @@ def aligned(
     )
     replicates = []
     for task, seed in sorted(runs.keys() & others.keys()):
-        run, other = runs[task, seed], others[task, seed]
-        both = zip((run, other), spared, strict=True)
+        run, other = members = runs[task, seed], others[task, seed]
+        lost = [level(member, columns[task][0]).collapsed for member in members]
         if any(
-            level(member, columns[task][0]).collapsed
-            for member, spare in both
-            if not spare
+            is_lost and not spare for is_lost, spare in zip(lost, spared, strict=True)
         ):
             continue
-        scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
-            if column.split != "dev" and column.key not in scores:
+            has_scores = all(column.key in member.metrics for member in members)
+            if column.split != "dev" and not has_scores:
                 continue
-            a, b = judged(run, column), judged(other, column)
+            a, b = (judged(member, column) for member in members)
             if a["index"] != b["index"]:
-                both = f"{run.name} and {other.name}"
                 raise Refused(
-                    f"{both} were evaluated on different rows of {column.title}"
+                    f"{run.name} and {other.name} were evaluated on different rows of "
+                    f"{column.title}"
                 )
             said = a["labels"], a["said"], b["said"]
             about = column.metric, a["cluster"], "".join(dtypes(run.spec))
             replicates.append(Pair(column.title, seed, *said, *about))
     return replicates
-
-
-# ---- THE TYPE OF NUMBERS
 
 
 MIXED = "with runs of two dtypes"  # This is the state of such a run.
@@ -162,19 +157,18 @@ def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     one counts. Else none of them counts: its row has no run, and the state MIXED."""
     changed = {}
     for group in by_place(rows):
-        runs = [row["run"] for row in group if row["run"]]
-        if len(shared(runs)) < 2:
+        runs = {id(row): row["run"] for row in group if row["run"]}
+        if len(shared(runs.values())) < 2:
             continue
-        twins = [run.twin or run for run in runs]
+        twins = {key: run.twin or run for key, run in runs.items()}
+        is_mixed = len(shared(twins.values())) > 1
         for row in group:
-            bare_row = {
-                k: v
-                for k, v in row.items()
-                if not row["run"] or k not in row["run"].metrics
-            }
-            run = twins[runs.index(row["run"])] if len(shared(twins)) < 2 else None
-            bare_row |= {"run": run} if run else {"run": None, "state": MIXED}
-            changed[id(row)] = with_metrics(bare_row)
+            metrics = row["run"].metrics if row["run"] else ()
+            labels = {name: row[name] for name in row if name not in metrics}
+            if is_mixed or id(row) not in twins:
+                changed[id(row)] = labels | {"run": None, "state": MIXED}
+            else:
+                changed[id(row)] = with_metrics(labels | {"run": twins[id(row)]})
     return [changed.get(id(row), row) for row in rows]
 
 
@@ -185,18 +179,18 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     parts: collected rows. In each part, the rows of one task and seed are compared.
     """
     counts = Counter()
-    for group in (
-        place for rows in parts for place in by_place(alike(rows)) if len(place) > 1
-    ):
+    groups = [group for part in parts for group in by_place(alike(part))]
+    for group in (group for group in groups if len(group) > 1):
+        is_whole = all(row["run"] for row in group)
         known = shared(row["run"] for row in group if row["run"])
-        counts["".join(known) if all(row["run"] for row in group) else MIXED] += 1
-    apart = f"{counts.pop(MIXED)} {MIXED} do not count" if MIXED in counts else ""
+        counts["".join(known) if is_whole else MIXED] += 1
+    mixed = counts.pop(MIXED, 0)
     single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
-    if len(single) < 2 and not apart:
+    if len(single) < 2 and not mixed:
         return []
-    return [
-        f"Tasks and seeds compared: {'; '.join(filter(None, [', '.join(single), apart]))}"
-    ]
+    texts = [", ".join(single)] * bool(single)
+    texts += [f"{mixed} {MIXED} do not count"] * bool(mixed)
+    return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
 def unseen(run: Run) -> Json | None:
@@ -215,25 +209,20 @@ def judged(run: Run, column: Column) -> dict[str, Any]:
     is a cluster. "index" identifies the rows, and unseen rows by their digest. In a
     task of spans "said" is the mark of each question."""
     stored, unseen_spec = run.arrays(column.predictions), unseen(run)
-    said = (
-        stored[column.metric] if column.metric in MARKS else predicted(stored["logits"])
-    )
-    arrays = {"labels": stored["labels"], "said": said}
-    index, cluster = stored["index"].tolist(), np.arange(len(stored["labels"]))
+    if column.metric in MARKS:
+        said = stored[column.metric]
+    else:
+        said = predicted(stored["logits"])
+    labels, index = stored["labels"], stored["index"].tolist()
+    cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
         more = data.judging(run.spec["args"]["data"])
-        index, cluster, rows = (
-            [*index, unseen_spec["digest"]],
-            more["cluster"],
-            more["judged"],
-        )
-        more["said"] = data.unpacked(
-            run.arrays("predictions_unseen"), unseen_spec["rows"]
-        )
-        arrays = {
-            name: np.concatenate([arrays[name], more[name][rows]]) for name in arrays
-        }
-    return arrays | {"index": index, "cluster": cluster}
+        answers = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
+        rows, cluster = more["judged"], more["cluster"]
+        labels = np.concatenate([labels, more["labels"][rows]])
+        said = np.concatenate([said, answers[rows]])
+        index.append(unseen_spec["digest"])
+    return {"labels": labels, "said": said, "index": index, "cluster": cluster}
 
 
 @dataclass(frozen=True)
@@ -261,35 +250,29 @@ def level(run: Run, column: Column) -> Level:
         rows = judged(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
-    labels, n = rows["labels"], len(rows["labels"])
+    labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
     if column.metric in ("accuracy", *MARKS):
         # A model of spans may answer no question.
         counts = np.unique(labels, return_counts=True)[1]
-        most = float(
-            np.mean(labels < 0) if column.metric in MARKS else counts.max() / n
-        )
+        is_span = column.metric in MARKS
+        most = float(np.mean(labels < 0) if is_span else counts.max() / n)
         chance = most + 2 * (most * (1 - most) / n) ** 0.5
     elif column.metric == "f1":
         most = float(np.mean(labels == 1))
         chance = 2 * most / (1 + most)
     else:
         chance = 2 / n**0.5
-    value = weighted_score(column.metric, [rows["said"]], labels, np.ones((1, n)))[0, 0]
-    constant = len(np.unique(rows["said"])) == 1
-    return Level(100 * float(value), 100 * chance, constant)
+    points = 100 * score(column.metric, said, labels)
+    return Level(points, 100 * chance, len(np.unique(said)) == 1)
 
 
 def collapsed(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
     """Return which rows of a collected frame have runs that collapsed: bool [N]."""
-    return np.array(
-        [
-            run is not None and level(run, columns[task][0]).collapsed
-            for run, task in zip(frame["run"], frame["task"], strict=True)
-        ],
-        bool,
-    )
+    both = zip(frame["run"], frame["task"], strict=True)
+    lost = [run and level(run, columns[task][0]).collapsed for run, task in both]
+    return np.array(lost, bool)
 
 
 def development(run: Run | None, column: Column) -> float:
@@ -304,15 +287,11 @@ def score(run: Run | None, column: Column) -> float:
 
     A value that is no score of rows, such as a share of weights, is returned as it is.
     """
-    if column.split != "dev" or f"unseen.{column.metric}" not in getattr(
-        run, "metrics", ()
-    ):
+    metrics = getattr(run, "metrics", ())
+    if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return development(run, column)
     rows = judged(run, column)
-    said, labels = rows["said"], rows["labels"]
-    return float(
-        weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0]
-    )
+    return score(column.metric, rows["said"], rows["labels"])
 
 
 SCORES = ("score", "development")  # These are columns of `points`.
@@ -329,17 +308,18 @@ def points(
     in `pairs`. A column of a split that no run has is left out."""
     import pandas as pd
 
-    lines = [
-        row
-        | {"column": column.title, "score": 100 * score(row.get("run"), column)}
-        | {"development": 100 * development(row.get("run"), column)}
-        for row in frame.to_dict("records")
-        for column in columns[row["task"]]
-        if column.split == "dev" or column.key in frame
-    ]
-    return pd.DataFrame(
-        lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))
-    ).astype(dict.fromkeys(SCORES, float))
+    lines = []
+    for row in frame.to_dict("records"):
+        for column in columns[row["task"]]:
+            if column.split == "dev" or column.key in frame:
+                run = row.get("run")
+                values = score(run, column), development(run, column)
+                scores = dict(
+                    zip(SCORES, (100 * value for value in values), strict=True)
+                )
+                lines.append(row | {"column": column.title} | scores)
+    names = list(dict.fromkeys([*frame, "column", *SCORES]))
+    return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
 def source(frame: pd.DataFrame, profile: str) -> str:
@@ -395,15 +375,14 @@ def table(
     the last one for the last level."""
     import pandas as pd
 
-    keys = list(dict.fromkeys(key for part in parts for key in part))
-    heads = list(
-        dict.fromkeys(k for part in parts for row in part.values() for k in row)
-    )
-    rows = [
-        {k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys
-    ]
-    values = [[row.get(k, nan) for k in heads] for row in rows]
-    frame = pd.DataFrame(values, pd.Index(keys), pd.Index(heads), dtype=object)
+    merged: dict[Any, dict[Any, Any]] = {}
+    heads: dict[Any, None] = {}
+    for part in parts:
+        for key, row in part.items():
+            merged.setdefault(key, {}).update(row)
+            heads |= dict.fromkeys(row)
+    values = [[row.get(head, nan) for head in heads] for row in merged.values()]
+    frame = pd.DataFrame(values, pd.Index([*merged]), pd.Index([*heads]), dtype=object)
     levels = frame.index.nlevels
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 
@@ -486,22 +465,6 @@ def interval(estimate: Estimate | None) -> str:
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
-def without_collapsed(
-    scored: pd.DataFrame, columns: Mapping[str, Sequence[Column]], names: Sequence[str]
-) -> tuple[pd.DataFrame, pd.Series]:
-    """Return (the lines of `points` without scores of collapsed runs, which lines these
-    were).
-
-    A row of a table whose runs all collapsed keeps its scores. names: the columns that
-    tell rows apart."""
-    import pandas as pd
-
-    lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
-    every = lost.groupby([scored[name] for name in (*names, "column")]).transform("all")
-    lost &= ~every
-    return scored.assign(**{name: scored[name].mask(lost) for name in SCORES}), lost
-
-
 def by_task(
     frame: pd.DataFrame,
     columns: Mapping[str, Sequence[Column]],
@@ -517,33 +480,33 @@ def by_task(
     development rows, columns with the score on these alone follow. A cell that was not
     run is a dash. by: other columns of the frame that name its rows, as "value ·
     value"; then there is no average, and cells without a score are left out."""
+    import pandas as pd
+
     names, table = list(by) or rows_of(frame), {}
-    scored, lost = without_collapsed(points(frame, columns), columns, names)
-    scored = paired(scored, names)
-    means = (
-        {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
+    scored = points(frame, columns)
+    lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
+    # A row whose runs all collapsed keeps its scores.
+    lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
+        "all"
     )
+    sound = {name: scored[name].mask(lost) for name in SCORES}
+    scored = paired(scored.assign(**sound), names)
+    means = dict(list(average(scored).groupby(names)["score"])) if not by else {}
     for key, rows in scored.groupby(names, sort=False):
-        name = (
-            " · ".join(key)
-            if by
-            else (f"{key[0]}/12", key[1])
-            if len(key) > 1
-            else key[0]
-        )
-        row = table[name] = {
-            (source, title): spread(part["score"], lost=lost[part.index].sum())
-            for title, part in rows.groupby("column", sort=False)
-            if not by or part["score"].notna().any()
-        }
+        if by:
+            name = " · ".join(key)
+        else:
+            name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
+        row, alone = {}, {}
+        for title, part in rows.groupby("column", sort=False):
+            if not by or part["score"].notna().any():
+                row[source, title] = spread(part["score"], lost=lost[part.index].sum())
+            if (part["score"] - part["development"]).any():
+                alone[source, f"{title}, {ALONE}"] = spread(part["development"])
         if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
             of_tasks = rows.groupby("column")["score"].mean().mean()
             row[source, "average"] = spread(means.get(key, ()), of_tasks)
-        row |= {
-            (source, f"{title}, {ALONE}"): spread(part["development"])
-            for title, part in rows.groupby("column", sort=False)
-            if (part["score"] - part["development"]).any()
-        }
+        table[name] = row | alone
     return table
 
 

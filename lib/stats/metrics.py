@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from lib.core.names import Refused, known
 from lib.data import Task
-from lib.stats.paired import predicted, weighted_score
+from lib.stats import paired
 
 CORRELATIONS = ("pearson", "spearman")
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
@@ -33,7 +33,7 @@ def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
         raise Refused(
             "a prediction or a label is not finite: a model diverged, or a file is bad"
         )
-    said = predicted(said)
+    said = paired.predicted(said)
     if not len(true) or said.shape != true.shape:
         raise Refused(
             f"predictions {said.shape} do not fit labels {true.shape}, or no rows"
@@ -42,7 +42,7 @@ def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
         raise Refused(
             f"the label {true.min():g} is no class: the rows are of a test split?"
         )
-    return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
+    return paired.score(name, said, true)
 
 
 def scores(task: Task, logits: ArrayLike, labels: ArrayLike) -> dict[str, float]:

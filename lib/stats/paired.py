@@ -18,10 +18,10 @@ independent. They are one cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -38,7 +38,6 @@ MARKS = (
     "span_f1",
 )  # Each question has a mark of these metrics, and their mean counts.
 SEEDS = 3  # Fewer seeds prove nothing and have no interval.
-FEW = 250_000  # So many weights at once, 2 MB, fit into the cache of a processor.
 
 
 @dataclass(frozen=True)
@@ -128,47 +127,42 @@ def weighted_score(
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N].
     weights: how often each draw has each example [D, N]. Raises Refused for an unknown
     metric."""
-    said = [predicted(x) for x in said]
-    if metric in MARKS:
-        return weights @ np.stack(said, 1) / weights.sum(1, keepdims=True)
-    if metric == "accuracy":
-        return (
-            weights
-            @ np.stack([x == labels for x in said], 1)
-            / weights.sum(1, keepdims=True)
-        )
-    if metric in ("matthews", "f1"):
-        return _from_confusion(
-            metric, [x.astype(int) for x in said], labels.astype(int), weights
-        )
     known(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
-    correlation = _pearson if metric == "pearson" else _spearman
-    return correlation([x.astype(float) for x in said], labels.astype(float), weights)
+    answers = np.stack([predicted(x) for x in said], 1)  # The shape is [N, M].
+    truth = labels[:, None]
+    if metric == "f1":
+        hit, positive = answers == 1, truth == 1
+        return _ratio(
+            2 * (weights @ (hit & positive)), weights @ hit + weights @ positive
+        )
+    if metric == "spearman":
+        return _spearman(answers, labels, weights)
+    n = weights @ np.ones((len(labels), 1))  # The shape is [D, 1].
+    if metric == "pearson":
+        return _pearson(answers, labels, weights, n)
+    right = weights @ (answers if metric in MARKS else answers == truth)
+    if metric != "matthews":
+        return right / n
+    k = int(max(labels.max(), 1, answers.max())) + 1
+    true = weights @ np.eye(k)[labels.astype(int)]  # The shape is [D, k].
+    codes = np.eye(k)[answers.astype(int)]  # The shape is [N, M, k].
+    guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
+    spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
+    return _ratio(right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
+
+
+def score(metric: str, said: np.ndarray, labels: np.ndarray) -> float:
+    """Return the metric of one model with each example counted once, as
+    `weighted_score` does."""
+    return float(
+        weighted_score(metric, [said], labels, np.ones((1, len(labels))))[0, 0]
+    )
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
-
-
-def _from_confusion(
-    metric: str,
-    said: list[np.ndarray],
-    labels: np.ndarray,
-    weights: np.ndarray | LeaveOneOut,
-) -> np.ndarray:
-    k = int(max(labels.max(), 1, *(x.max() for x in said))) + 1
-    true = weights @ np.eye(k)[labels]  # The shape is [D, k].
-    guess = weights @ np.concatenate([np.eye(k)[x] for x in said], 1)
-    guess = guess.reshape(len(weights), len(said), k)
-    right = np.stack([x == labels for x in said], 1)
-    if metric == "f1":
-        both = weights @ (right & (labels == 1)[:, None])
-        return _ratio(2 * both, true[:, 1:2] + guess[..., 1])
-    n = weights.sum(1, keepdims=True)
-    spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
-    return _ratio(weights @ right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
 
 
 def _standard(x: np.ndarray) -> np.ndarray:
@@ -177,14 +171,18 @@ def _standard(x: np.ndarray) -> np.ndarray:
 
     So weighted moments lose no digits, and one threshold tells what is constant.
     """
+    x = x.astype(float)
     return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
 
 
 def _pearson(
-    said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+    answers: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | LeaveOneOut,
+    n: np.ndarray,
 ) -> np.ndarray:
-    n, y = weights.sum(1, keepdims=True), _standard(labels)[:, None]
-    x = np.stack([_standard(prediction) for prediction in said], 1)
+    y = _standard(labels)[:, None]
+    x = np.stack([_standard(column) for column in answers.T], 1)
     mx, my = weights @ x / n, weights @ y / n
     vx, vy = weights @ x**2 / n - mx**2, weights @ y**2 / n - my**2
     varies = (vx > 1e-12) & (vy > 1e-12)
@@ -194,27 +192,27 @@ def _pearson(
 
 
 def _spearman(
-    said: list[np.ndarray], labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+    answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | LeaveOneOut
 ) -> np.ndarray:
-    assert isinstance(weights, np.ndarray)
-    y, correlations = _ranks(labels, weights), []
-    for x in (_ranks(prediction, weights) for prediction in said):
-        x_spread, spread, both = (
-            (weights * pair).sum(1) for pair in (x * x, y * y, x * y)
+    # A rank depends on all other examples, so these weights are written out.
+    dense, y = weights @ np.eye(len(labels)), _ranks(labels, weights)
+    correlations = []
+    for x in (_ranks(column, weights) for column in answers.T):
+        both, x_spread, spread = (
+            (dense * pair).sum(1) for pair in (x * y, x * x, y * y)
         )
         correlations.append(_ratio(both, np.sqrt(x_spread * spread)))
     return np.stack(correlations, 1)
 
 
-def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the mid-ranks of x [N] about their mean under each of D draws, [D, N]."""
-    values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
-    starts = counts.cumsum() - counts
-    size = np.add.reduceat(weights[:, np.argsort(x, kind="stable")], starts, axis=1)
-    ranks = size.cumsum(1) - (size + weights.sum(1, keepdims=True)) / 2
-    return ranks[:, group]
+def _ranks(x: np.ndarray, weights: np.ndarray | LeaveOneOut) -> np.ndarray:
+    """Return the mid-ranks of x [N] about their mean under each of D draws, [D, N].
+
+    Each example that is smaller lifts a rank by a half, each larger one lowers it."""
+    return weights @ np.sign(x - x[:, None]) / 2
 
 
+@dataclass(frozen=True)
 class LeaveOneOut:
     """A LeaveOneOut stands for weights [1 + K, N] of N examples in K clusters.
 
@@ -222,31 +220,12 @@ class LeaveOneOut:
     product with a matrix comes from sums over clusters, so they need not be written
     out."""
 
-    def __init__(self, cluster: np.ndarray) -> None:
-        self.cluster = cluster
-        self.sizes = np.bincount(cluster).astype(float)
-
-    def __len__(self) -> int:
-        return 1 + len(self.sizes)
+    cluster: np.ndarray  # [N]
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in x.T], 1)
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
-
-    def sum(self, axis: int, keepdims: bool = False) -> np.ndarray:
-        n = self.sizes.sum()
-        counts = np.concatenate([[n], n - self.sizes])
-        return counts[:, None] if keepdims else counts
-
-    def dense(self) -> Iterator[np.ndarray]:
-        """Yield the weights, some rows at a time."""
-        yield np.ones((1, len(self.cluster)))
-        clusters, at_once = np.arange(len(self.sizes)), max(1, FEW // len(self.cluster))
-        for start in range(0, len(clusters), at_once):
-            yield (clusters[start : start + at_once, None] != self.cluster).astype(
-                float
-            )
 
 
 # It keeps scores of the jackknife, which claims on the same models share.
@@ -266,14 +245,8 @@ def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     keys = [(*place, sha(prediction.tobytes())) for prediction in predictions]
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
     if new:
-        weights = LeaveOneOut(cluster)
-        # A rank depends on all other examples, so these weights are written out, a part
-        # at a time.
-        parts = weights.dense() if metric == "spearman" else [weights]
-        scores = [
-            weighted_score(metric, [*new.values()], labels, part) for part in parts
-        ]
-        _left_out.update(zip(new, 100 * np.concatenate(scores).T, strict=True))
+        scores = weighted_score(metric, [*new.values()], labels, LeaveOneOut(cluster))
+        _left_out.update(zip(new, 100 * scores.T, strict=True))
     return [_left_out[key] for key in keys]
 
 
@@ -300,16 +273,8 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
             "a comparison needs at least one pair, and each task and seed once"
         )
     tasks, seeds = (sorted({key[i] for key in pairs}) for i in (1, 2))
-    shape = (len(groups), len(tasks), len(seeds))
-    seen, values, left_out = np.zeros(shape, bool), np.zeros(shape), {}
-    has_task = np.array(
-        [[any(p.task == t for p in group) for t in tasks] for group in groups]
-    )
-    weight = (
-        np.array(coefficients, float)[:, None]
-        * has_task
-        / has_task.sum(1, keepdims=True)
-    )
+    values = np.ma.masked_all((len(groups), len(tasks), len(seeds)))
+    left_out: dict[Any, list[tuple[int, int, np.ndarray]]] = {}
     for t, task in enumerate(tasks):
         of_task = {key: pair for key, pair in pairs.items() if key[1] == task}
         first, *others = of_task.values()
@@ -322,45 +287,48 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
                     f"{task}: all pairs must share examples, clusters and the metric"
                 )
         scores = left_out_scores([*of_task.values()])
-        rows = (
-            first.labels.tobytes(),
-            None if first.cluster is None else first.cluster.tobytes(),
-        )  # Two metrics may have the same rows.
-        for (g, _, s), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
-            index, gaps = (g, t, seeds.index(s)), a - b
-            seen[index], values[index] = True, gaps[0]
-            share = weight[g, t] / sum(p.task == task for p in groups[g])
-            left_out[rows] = left_out.get(rows, 0.0) + share * gaps[1:]
-    of_examples = sum(
-        (len(estimates) - 1) * float(np.var(estimates))
-        for estimates in left_out.values()
-    )
-    counts = seen.sum(2)
-    centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
+        cluster = None if first.cluster is None else first.cluster.tobytes()
+        rows = first.labels.tobytes(), cluster  # Two metrics may have the same rows.
+        for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
+            gaps = a - b
+            values[g, t, seeds.index(seed)] = gaps[0]
+            left_out.setdefault(rows, []).append((g, t, gaps[1:]))
+    counts = values.count(2)  # So many seeds have each group and task.
+    weight = (counts > 0) / (counts > 0).sum(1, keepdims=True)
+    weight *= np.array(coefficients, float)[:, None]
+    centre = values.mean(2).filled(0.0)
     mean = float((weight * centre).sum())
+    of_examples = 0.0
+    for gaps in left_out.values():
+        estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
+        of_examples += (len(estimates) - 1) * float(np.var(estimates))
     # A seed that lacks a task takes the mean of the task, whose level says nothing of
     # the seed.
-    filled = np.where(seen, values, centre[:, :, None])
+    filled = np.where(values.mask, centre[:, :, None], values.data)
     per_seed = np.einsum("gt,gts->s", weight, filled)
-    n, spread, of_seeds = int(counts[has_task].min()), np.nan, 0.0
+    n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
     if n > 1:
         spread = float(per_seed.std(ddof=1))
         of_seeds = spread**2 / n
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else inf
-    half = float(scipy.stats.t.ppf(0.975, freedom) * total**0.5)
-    p = _students_p(mean, total, freedom) if n > 1 else 1.0
-    ends = mean - half, mean + half
-    return Estimate(
-        mean, *ends, n, len(tasks), spread, p, float(of_examples**0.5), freedom
-    )
+    low, high, p = _students(mean, total, freedom)
+    p = p if n > 1 else 1.0
+    noise = float(of_examples**0.5)
+    return Estimate(mean, low, high, n, len(tasks), spread, p, noise, freedom)
 
 
-def _students_p(mean: float, variance: float, freedom: float) -> float:
-    """Return the two-sided p of a mean with this variance against 0."""
+def _students(
+    mean: float, variance: float, freedom: float
+) -> tuple[float, float, float]:
+    """Return the interval of a mean with this variance, and its two-sided p against
+    0."""
+    half = float(scipy.stats.t.ppf(0.975, freedom) * variance**0.5)
     if variance < 1e-18:  # Nothing varies.
-        return float(abs(mean) < 1e-9)
-    return float(2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
+        p = float(abs(mean) < 1e-9)
+    else:
+        p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, freedom))
+    return mean - half, mean + half, p
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
@@ -381,9 +349,8 @@ def replicates(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
     spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
-    half = float(scipy.stats.t.ppf(0.975, n - 1) * spread / n**0.5)
-    p = _students_p(mean, spread**2 / n, n - 1)
-    return Estimate(mean, mean - half, mean + half, n, 1, spread, p, freedom=n - 1)
+    low, high, p = _students(mean, spread**2 / n, n - 1)
+    return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
 
 def ratio(
@@ -399,17 +366,13 @@ def ratio(
     over blocks of successive turns, because what slows a machine lasts longer than one
     turn. It speaks of these turns, not of other machines."""
     x = np.asarray(above, float) / np.asarray(below, float)
-    count = -(-len(x) // block)
-    starts = np.random.default_rng(seed).integers(
-        len(x) - block + 1, size=(draws, count, 1)
-    )
-    drawn = np.median(
-        x[(starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]], axis=1
-    )
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    ends = float(low), float(high)
+    count, rng = -(-len(x) // block), np.random.default_rng(seed)
+    starts = rng.integers(len(x) - block + 1, size=(draws, count, 1))
+    turns = (starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]
+    low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
+    middle = float(np.median(x))
     return Estimate(
-        float(np.median(x)), *ends, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
+        middle, low, high, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
     )
 
 
@@ -424,22 +387,20 @@ def share_gap(
     counts = [
         (int(np.sum(flags)), len(flags)) for flags in (yes, others) if flags is not None
     ]
-    ends = [
-        scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
-        for k, size in counts
-    ]
-    (a, m), shares = counts[0], [k / size for k, size in counts]
-    spread = float(np.sqrt(sum(share * (1 - share) for share in shares)))
-    if others is None:
-        estimate, p, fewest = (shares[0], ends[0].low, ends[0].high), float(a == 0), m
-    else:
-        (b, n), gap = counts[1], shares[0] - shares[1]
-        low = gap - np.hypot(shares[0] - ends[0].low, ends[1].high - shares[1])
-        high = gap + np.hypot(ends[0].high - shares[0], shares[1] - ends[1].low)
-        p = float(scipy.stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
-        estimate, fewest = (gap, low, high), min(m, n)
-    mean, low, high = (100 * float(x) for x in estimate)
-    return Estimate(mean, low, high, fewest, 1, 100 * spread, p)
+    shares, lows, highs = np.zeros((3, 2))  # What lacks is a share of 0, exactly.
+    for i, (k, size) in enumerate(counts):
+        ends = scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
+        shares[i], lows[i], highs[i] = k / size, *ends
+    below, above = shares - lows, highs - shares
+    gap = shares[0] - shares[1]
+    low, high = gap - np.hypot(below[0], above[1]), gap + np.hypot(above[0], below[1])
+    p = float(gap == 0)
+    if others is not None:
+        table = [[k, size - k] for k, size in counts]
+        p = float(scipy.stats.fisher_exact(table).pvalue)
+    mean, low, high = (100 * float(x) for x in (gap, low, high))
+    spread = 100 * float(np.sqrt((shares * (1 - shares)).sum()))
+    return Estimate(mean, low, high, min(size for _, size in counts), 1, spread, p)
 
 
 def slope_weights(x: ArrayLike) -> np.ndarray:
