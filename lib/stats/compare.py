@@ -19,15 +19,8 @@ from lib import data
 from lib.core.names import Refused
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.stats.paired import (
-    MARKS,
-    SEEDS,
-    Estimate,
-    Pair,
-    paired_difference,
-    predicted,
-    score,
-)
+from lib.stats.paired import MARKS, SEEDS, Estimate, Pair, paired_difference, predicted
+from lib.stats.paired import score as score_answers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +255,7 @@ def level(run: Run, column: Column) -> Level:
         chance = 2 * most / (1 + most)
     else:
         chance = 2 / n**0.5
-    points = 100 * score(column.metric, said, labels)
+    points = 100 * score_answers(column.metric, said, labels)
     return Level(points, 100 * chance, len(np.unique(said)) == 1)
 
 
@@ -291,7 +284,7 @@ def score(run: Run | None, column: Column) -> float:
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return development(run, column)
     rows = judged(run, column)
-    return score(column.metric, rows["said"], rows["labels"])
+    return score_answers(column.metric, rows["said"], rows["labels"])
 
 
 SCORES = ("score", "development")  # These are columns of `points`.
