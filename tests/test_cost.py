@@ -97,7 +97,7 @@ def cells():
     twelve = Ghost("dwconv", ("o", "ffn2"), 3, features=12)
     more = (ghost_parameters(BERT, twelve, 12), ghost_flops(BERT, twelve, 12))
     once = (ghost_parameters(BERT, DEFAULT), ghost_flops(BERT, DEFAULT))
-    whole = (parameters(BERT), flops(BERT, convention="ghostbert"))
+    whole = (parameters(BERT), flops(BERT, convention="token head"))
     example = "example L=12 d=768 n=128 k=3 M=12: additional #params"
     single = {
         "b4": {
@@ -355,7 +355,7 @@ def test_impossible_widths_conventions_and_shapes_are_refused():
         "heads is 0.5": lambda: parameters(BERT, 0.5),
         "1 to 4": lambda: flops(SHAPES["electra-small"], heads=12),
         "folds": lambda: parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2),
-        "'true', 'ghostbert'": lambda: flops(BERT, convention="nominal"),
+        "'true', 'token head'": lambda: flops(BERT, convention="nominal"),
         "not a multiple of its 5 heads": lambda: Shape(
             "bert", 2, 48, 5, *small[2:], 48
         ),

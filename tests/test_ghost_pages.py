@@ -217,7 +217,7 @@ def test_conventions_that_the_paper_leaves_open_are_told():
 def test_electra_s_operations_are_told_with_and_without_the_head():
     misses = published.misses("ghostbert")
     (told,) = {miss["reason"] for miss in misses if "ELECTRA" in miss["row"]}
-    whole = cost.flops(shape("paper", "electra"), convention="ghostbert")
+    whole = cost.flops(shape("paper", "electra"), convention="token head")
     head = 128 * (2 * 256**2 + 11 * 256)
     counted = [f"{(whole - head) / 1e9:.3f} G", f"{whole / 1e9:.3f} G"]
     assert re.findall(r"\d\.\d{3} G", told) == counted == ["2.617 G", "2.634 G"]

@@ -1,6 +1,6 @@
 """This module has Row, a line of a grid, and Outcome, what its run came to.
 
-    Row(ghostbert.named(profile, task, m, "Ghost"), task=task, m=m, model="Ghost",
+    Row(ghostbert.model_spec(profile, task, m, "Ghost"), task=task, m=m, model="Ghost",
     seed=seed)
 
 Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.

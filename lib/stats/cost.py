@@ -224,7 +224,7 @@ def flops(
     dense layer and the output see one token. Lookups cost nothing. ELECTRA's dense
     layer from embedding to hidden width is a matrix product and counts.
 
-    "ghostbert" reproduces most of GhostBERT's printed columns. The paper does not tell
+    "token head" reproduces most of GhostBERT's printed columns. The paper does not tell
     its convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
     To the products of the layers this adds the classification head of ELECTRA's public
     FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias,
@@ -233,14 +233,14 @@ def flops(
 
     Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
     """
-    one_of("flops", "convention", convention, ("true", "ghostbert"))
+    one_of("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
     layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
         qk + v
     )
     products = shape.layers * layer + ghost_flops(shape, ghost, heads, tokens)
-    if convention == "ghostbert":
+    if convention == "token head":
         return products + tokens * (2 * h * h + 11 * h)
     projection = 2 * tokens * e * h if e != h else 0
     return products + projection + 2 * h * h + 2 * h * labels

@@ -214,7 +214,7 @@ def costs(family: str, model: str, m: int) -> tuple[int, int, int]:
     model: "Ghost", or another one without ghosts. m: kept heads of 12. They are of one
     sentence of 128 tokens."""
     base, module = shape("paper", family), ghost("paper") if model == "Ghost" else None
-    printed = cost.flops(base, heads=m, ghost=module, convention="ghostbert")
+    printed = cost.flops(base, heads=m, ghost=module, convention="token head")
     return (
         printed,
         cost.flops(base, heads=m, ghost=module),
@@ -253,7 +253,7 @@ def module_costs(
             str(printed[name].get(key, "–")) for name in ("FLOPs(G)", "#params(M)")
         )
         counts = (
-            cost.flops(base, **variant, convention="ghostbert"),
+            cost.flops(base, **variant, convention="token head"),
             cost.flops(base, **variant),
         )
         number = cost.parameters(base, **variant)
