@@ -488,7 +488,9 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.counts({"heads": surgery["heads"], "neurons": surgery["neurons"]})
+    widths = gated.layer_widths(
+        {"heads": surgery["heads"], "neurons": surgery["neurons"]}
+    )
     fewer = gated.masked(shape) / gated.flops(
         shape.hidden, shape.hidden // shape.heads, widths
     )

@@ -63,7 +63,7 @@ def cells():
     def add(name, row, line, model, prefix=""):
         shape, heads, ghost = model
         computed = {
-            F: shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
+            F: shown(flops(shape, 128, heads, ghost, "token head"), "GFLOPs"),
             P: shown(parameters(shape, heads, ghost), "M params"),
         }
         for column, value in computed.items():

@@ -101,7 +101,7 @@ def test_inputs_and_qkv_dimensions():
 
 
 def test_counts_of_an_architecture():
-    found = gated.counts({"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]})
+    found = gated.layer_widths({"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]})
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]
 
 

@@ -10,7 +10,7 @@ from lib import data
 from lib.core.options import Numerics, Train
 from lib.core.spec import Spec
 from lib.model import backbone, masks
-from lib.train.steps import training as imp
+from lib.papers.nas_pruning import training as imp
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS, DATA = (

@@ -271,7 +271,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.label(ratio, "Random")]["surgery"]
-        widths = gated.counts({"heads": op["heads"], "neurons": op["neurons"]})
+        widths = gated.layer_widths({"heads": op["heads"], "neurons": op["neurons"]})
         share = gated.flops(shape.hidden, 26, widths) / gated.masked(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 

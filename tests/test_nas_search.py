@@ -18,12 +18,12 @@ from lib.model import backbone, gates, scores
 from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.papers.nas_pruning import gated, gating
+from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.control import Control
 from lib.papers.nas_pruning.options import Objective
 from lib.stats.cost import configured
-from lib.train import loop, losses, objectives
+from lib.train import loop, losses
 from lib.train.batches import collate, encode, order
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -93,7 +93,7 @@ def test_it_lands(family, ratio, store):
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = gated.counts(found["architecture"])
+    widths = gated.layer_widths(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -268,7 +268,7 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [gated.counts(net["architecture"]) for net in nets]
+    counts = [gated.layer_widths(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])

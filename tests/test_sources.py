@@ -12,7 +12,6 @@ from conftest import REAL, forget, put
 
 from lib import data
 from lib.core import paths
-from lib.papers.nas_pruning import digits
 
 LINES = [
     f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
@@ -63,7 +62,6 @@ def test_every_source_has_tasks():
         ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"
     ):
         data.source("gleu")
-    assert data.digits is digits
 
 
 @pytest.mark.parametrize(

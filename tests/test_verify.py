@@ -65,11 +65,11 @@ def records(tmp_path, monkeypatch):
         notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
     )
     monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
-    monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))
-    monkeypatch.setattr(verify.claims, "judged", judged)
-    monkeypatch.setattr(verify.claims, "SCALES", ("mini",))
+    monkeypatch.setattr(verify.judging, "rows", lambda claim: grid((10,)))
+    monkeypatch.setattr(verify.judging, "judged", judged)
+    monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
     monkeypatch.setattr(
-        verify.claims, "posted", lambda text, found: f"{len(found)} claims"
+        verify.judging, "posted", lambda text, found: f"{len(found)} claims"
     )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
@@ -340,11 +340,11 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     """What this machine is making now no other one has."""
     stores = []
     monkeypatch.setattr(
-        verify.claims,
+        verify.judging,
         "judged",
         lambda *args, store=None, **_: stores.append(store) or {},
     )
-    monkeypatch.setattr(verify.claims, "posted", lambda readme, found: readme)
+    monkeypatch.setattr(verify.judging, "posted", lambda readme, found: readme)
     verify.made(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 

@@ -20,10 +20,12 @@ from lib.core.types import Json
 from lib.papers import grids, published
 from lib.papers.grids import shape, teacher
 from lib.papers.students import AUGMENTED as AUGMENTED
+from lib.papers.students import CACHED as CACHED
 from lib.papers.students import DISTIL as DISTIL
 from lib.papers.students import FINETUNE as FINETUNE
 from lib.papers.students import HEADS as HEADS
 from lib.papers.students import IMPORTANCE as IMPORTANCE
+from lib.papers.students import LONG as LONG
 from lib.papers.students import distillation as distillation
 from lib.papers.students import finetuned as finetuned
 from lib.papers.students import kept_heads as kept_heads

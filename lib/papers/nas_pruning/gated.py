@@ -18,6 +18,7 @@ import math
 from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
 from lib.stats.cost import layer_flops as layer
+from lib.stats.cost import layer_widths as layer_widths
 from lib.stats.cost import layered_flops as flops
 
 TOKENS = 128

@@ -1,0 +1,79 @@
+"""A paper can be taken away: its three folders go, and the rest works."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from lib.core import paths
+from lib.core.papers import find_papers
+
+FOLDERS = ("lib/papers", "notebooks", "data/published")
+LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "__pycache__", "glue"
+IMPORT_ALL = """
+import importlib
+from pathlib import Path
+for path in sorted(Path("lib").rglob("*.py")):
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+"""
+
+
+@pytest.fixture(scope="module", params=list(find_papers()))
+def tree(request, tmp_path_factory):
+    """A copy of this checkout without a paper's folders."""
+    root = tmp_path_factory.mktemp(request.param) / "tree"
+    shutil.copytree(paths.ROOT, root, ignore=shutil.ignore_patterns(*LEFT))
+    for folder in FOLDERS:
+        shutil.rmtree(root / folder / request.param)
+    return root, request.param
+
+
+def run(root, *words):
+    """What a command in the copy prints; it must succeed."""
+    made = {name: str(root / name) for name in ("RUNS_ROOT", "FIGURES_ROOT")}
+    env = {k: v for k, v in os.environ.items() if k not in paths.ROOTS}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=root,
+        env=env | made | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_all_other_modules_can_be_imported(tree):
+    run(tree[0], "-c", IMPORT_ALL)
+
+
+def test_its_notebooks_are_not_planned_and_all_others_are(tree):
+    root, paper = tree
+    shown = run(root, "-m", "lib", "plan", "--profile", "mini")
+    for name, other in find_papers().items():
+        assert (f"{other.prefix}_01_summary:" in shown) == (name != paper)
+
+
+@pytest.mark.slow
+def test_records_verify_and_pages_of_all_papers_are_made(tree):
+    root, paper = tree
+    assert "agree" in run(root, "-m", "lib", "verify")
+    pages = ("01_what", "90_claims", "91_frontier", "93_findings", "94_inconsist")
+    run(root, "-m", "lib", "report", *pages, "--profile", "mini")
+    titles = [other.title for name, other in find_papers().items() if name != paper]
+    page = (root / "FIGURES_ROOT/mini/90_claims.page.md").read_text()
+    assert all(title in page for title in titles)
+    other = next(name for name in find_papers() if name != paper)
+    run(root, "-m", "lib", "run", f"{other}/00_method", "--profile", "toy")
+
+
+def is_of(path, paper):
+    """Whether a test file imports a paper's modules, so that it is one of its own."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    names = [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)]
+    return any(f"{name}.".startswith(f"lib.papers.{paper}.") for name in names)
