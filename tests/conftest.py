@@ -32,7 +32,6 @@ from lib.core.store import Scratch, Store
 from lib.data import grammar, own, texts, toy
 from lib.model import backbone
 from lib.papers import grids
-from lib.papers.efficientbert.search.space import IDS, number
 from lib.stats import cost
 from lib.stats.cost import Shape
 from lib.train.steps.pretrain import words
@@ -542,6 +541,8 @@ def same_run(a, b):
 def landscape(seed, layers, spread=0.02):
     """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
     `best` is the highest score of any network of so many layers."""
+    from lib.papers.efficientbert.search.space import IDS, number
+
     terms = np.random.default_rng(seed).normal(
         0, spread / np.sqrt(layers), (layers, len(IDS))
     )

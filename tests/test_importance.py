@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from lib.core.names import Refused
 from lib.core.options import Importance, Numerics
 from lib.model.parts import layers
+from lib.model.surgery import operate
 from lib.train.batches import Encoded, collate
 from lib.train.steps.importance import scores
 
@@ -140,3 +142,11 @@ def test_the_model_is_left_as_it_was(tiny, sentences, logits):
 def test_four_heads(tiny):
     heads, _ = scores(tiny("electra", 4), rows(), options(), NUMERICS)
     assert heads.shape == (2, 4) and (heads > 0).all()
+
+
+def test_layers_of_different_sizes_are_refused_in_a_line(tiny):
+    """As a search leaves them."""
+    model = tiny()
+    operate(model, {"op": "keep", "heads": [[0, 1], [0]], "neurons": [[0, 1], [2]]})
+    with pytest.raises(Refused, match="1 and 1, 2 and 2.*rank the whole model"):
+        scores(model, rows(), options(), NUMERICS)

@@ -40,7 +40,8 @@ def test_a_run_is_opened_by_its_name(runs, here):
         shares = found.model(**batch).logits.softmax(1)
     assert np.allclose(shares.max(1).values, told["confidence"][:8], atol=1e-5)
     assert told["right"].equals(told["label"] == told["said"])
-    assert lib.load(run.name[3:]).run.name == run.name
+    for part in (run.name[3:], run.name.rpartition("-")[2]):
+        assert lib.load(part).run.name == run.name
 
 
 def test_a_record_has_no_weights_and_says_what_makes_it_again(

@@ -6,6 +6,7 @@ It is free of torch until a model is asked for, so that pages show predictions a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,10 @@ class Opened:
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
+# A run is named by its step, a dash, a digest and its seed. No notebook is named so.
+DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
+
+
 def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
     """Open a run, which a line of a notebook's grid or its own name tells.
 
@@ -103,7 +108,7 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
     grid. Or the name of a run, or a part of it that only this run has. keep: whether
     the run is made with its weights where they are missing. Raises Refused where no run
     or several fit, and FileNotFoundError for a run that is not made."""
-    if "-" in name:
+    if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
         spec = chosen(name, profile, columns)

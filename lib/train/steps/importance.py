@@ -14,6 +14,7 @@ from contextlib import ExitStack
 import torch
 import transformers
 
+from lib.core.names import Refused
 from lib.core.options import Importance, Numerics, Targets
 from lib.core.types import Json
 from lib.methods import module
@@ -49,11 +50,24 @@ def scores(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode.
 
-    rows: those whose losses count.
-    """
+    rows: those whose losses count. Raises Refused for layers of different sizes, as a
+    search leaves them."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
+    sizes = {
+        (
+            layer.attention.self.num_attention_heads,
+            layer.intermediate.dense.out_features,
+        )
+        for layer in layers
+    }
+    if len(sizes) > 1:
+        known = ", ".join(f"{heads} and {neurons}" for heads, neurons in sorted(sizes))
+        why = f"layers have different numbers of heads and neurons ({known})"
+        raise Refused(
+            f"ranks are of layers of one size, and {why}: rank the whole model"
+        )
     with ExitStack() as held:
         for layer in layers:
             attention, dense = layer.attention, layer.intermediate.dense
