@@ -82,7 +82,9 @@ def summary(folder):
 
 def beside():
     """Tokens of the notebooks' code and lines of TOML, as one line."""
-    books = [json.loads(path.read_text()) for path in Path("notebooks").glob("*.ipynb")]
+    books = [
+        json.loads(path.read_text()) for path in Path("notebooks").rglob("*.ipynb")
+    ]
     cells = [
         cell for book in books for cell in book["cells"] if cell["cell_type"] == "code"
     ]

@@ -77,3 +77,25 @@ def is_of(path, paper):
     nodes = ast.walk(ast.parse(path.read_text()))
     names = [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)]
     return any(f"{name}.".startswith(f"lib.papers.{paper}.") for name in names)
+
+
+@pytest.mark.slow
+def test_the_rest_of_the_suite_passes(tree):
+    """All tests but those of files that import the paper, and those that read what all
+    papers have: the committed pages and files."""
+    root, paper = tree
+    ignored = [p for p in (root / "tests").glob("test_*.py") if is_of(p, paper)]
+    words = [f"--ignore=tests/{path.name}" for path in ignored]
+    run(
+        root,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        *words,
+        "-m",
+        "not slow",
+    )
