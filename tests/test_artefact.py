@@ -281,7 +281,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     link = {
         "cell_type": "markdown",
         "metadata": {},
-        "source": ["See [b](b.ipynb), not `](c.ipynb)`"],
+        "source": ["See [b](../bermo/b.ipynb), not `](c.ipynb)`"],
     }
     cells.insert(1, link)
     result = Result(
@@ -311,8 +311,9 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         "= equal</span> so be it",
         "Smaller.",
     ]
-    assert "See [b](b.page.md), not `](c.ipynb)`" in text
-    assert f"[`notebooks/{NAME}.ipynb`](../../notebooks/{NAME}.ipynb)" in text
+    assert "See [b](bermo_b.page.md), not `](c.ipynb)`" in text
+    place = "notebooks/" + NAME.replace("_", "/", 1) + ".ipynb"
+    assert f"[`{place}`](../../{place})" in text
     places = [text.index(part) for part in parts]
     assert places == sorted(places) and "Old" not in text and "knobs" not in text
 

@@ -649,12 +649,8 @@ def workbook(tmp_path, monkeypatch):
     """A folder of notebooks with two of the committed ones, and their digests."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    names = ("bermo_t06_hyperparameters", "ghostbert_t07_params")
-    for name in names:
-        (path,) = notebook.find(
-            [name.partition("_")[0] + "_t0" + name.split("_t0")[1][0]]
-        )
-        shutil.copy(path, folder)
+    for path in notebook.find(["bermo_t06", "ghostbert_t07"]):
+        shutil.copy(path, folder / f"{notebook.name_of(path)}.ipynb")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")

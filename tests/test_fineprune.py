@@ -204,7 +204,7 @@ def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
     """A page once read what only older records had."""
     texts = [
         path.read_text().replace('\\"', '"')
-        for path in paths.ROOT.glob("notebooks/*.ipynb")
+        for path in paths.NOTEBOOKS.rglob("*.ipynb")
     ]
     read = {key for text in texts for key in re.findall(r'course\["(\w+)"\]', text)}
     assert read and read <= set(runs["soft"].arrays("course"))

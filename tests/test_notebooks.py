@@ -242,7 +242,9 @@ def test_what_papermill_injected_is_checked():
     ]
     assert notebook.injected(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
-        artefact.start(T03.stem, {"In": history, "profile": "toy", "sedes": [1]})
+        artefact.start(
+            notebook.name_of(T03), {"In": history, "profile": "toy", "sedes": [1]}
+        )
 
 
 @pytest.mark.parametrize(
@@ -390,14 +392,10 @@ def test_links_and_equations_reach_the_page():
 
 
 def test_an_equation_is_a_picture_with_its_words_and_code_stays():
-    page = equation.readable(
-        "Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb)."
-    )
-    assert (
-        'alt="a_1 &lt; b"' in page and "`$x$`, see [it](bermo_00_method.html)" in page
-    )
-    assert page == equation.readable(
-        "Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb)."
-    )
+    text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
+    page = equation.readable(text, T03)
+    assert 'alt="a_1 &lt; b"' in page
+    assert "`$x$`, see [it](bermo_00_method.html)" in page
+    assert page == equation.readable(text, T03)
     with pytest.raises(ValueError):
-        equation.readable(r"$\frac{a$")
+        equation.readable(r"$\frac{a$", T03)

@@ -63,7 +63,7 @@ def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
 # ---- an operation of one's own ----
 LINE = '    "sin": Operation(1, np.sin, lambda t, x: t.sin(x)),\n'
 PUBLISHED = """
-from lib.papers import efficientbert_search as search
+from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}

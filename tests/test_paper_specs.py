@@ -21,7 +21,7 @@ from lib.core.store import Store
 from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
-from lib.papers import grids, published
+from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import shape
 from lib.stats import cost
@@ -284,11 +284,12 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     first = untrained(family, heads=total, **SIZES)
     encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
     sizes = cost.configured(encoder.config.to_dict())
-    monkeypatch.setattr(
-        ghostbert,
-        "shape",
-        lambda scale, kind="bert": sizes if scale == "toy" else shape(scale, kind),
-    )
+    for module in (ghostbert, students):
+        monkeypatch.setattr(
+            module,
+            "shape",
+            lambda scale, kind="bert": sizes if scale == "toy" else shape(scale, kind),
+        )
     monkeypatch.setattr(grids, "backbone", lambda scale, kind="bert": first)
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
