@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lib.claims import judging, lists, notebook
 from lib.claims.words import Verdict
 from lib.core import paths
+from lib.core.papers import paper_of_page
 from lib.report import verdicts
 
 if TYPE_CHECKING:  # Grids are free of pandas.
@@ -40,9 +41,9 @@ def pages(paper: str) -> pd.DataFrame:
     import pandas as pd
 
     lines = []
-    for path in notebook.find([paper]):
+    for path in notebook.find([f"{paper}/"]):
         name = notebook.name_of(path)
-        if not name.startswith(f"{paper}_") or name.startswith(f"{paper}_01"):
+        if paper_of_page(name) != paper or name.endswith("_01_summary"):
             continue
         ids = judging.of_page(name)
         rows = [
