@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import forkserver
 
 import psutil
 import pytest
@@ -37,6 +38,14 @@ def at_work(body, runs):
     execute.execute(
         from_json(body), Store(runs, runs / "none"), True, checkpoint_seconds=0.0
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_server():
+    """The server of this module's processes has other imports than that of workers."""
+    yield
+    forkserver._forkserver._stop()
+    forkserver._forkserver._preload_modules = ["__main__"]
 
 
 def killed_runs(spec, kills, folder, dice):
