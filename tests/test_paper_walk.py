@@ -423,13 +423,13 @@ def empty(value):
 
 def check(page):
     """What is wrong with a page, as lines."""
-    folder = paths.FIGURES / "paper"
-    body, html = notebook.provenance(folder, page.stem), folder / f"{page.stem}.html"
+    folder, page_name = paths.FIGURES / "paper", notebook.name_of(page)
+    body, html = notebook.provenance(folder, page_name), folder / f"{page_name}.html"
     if body is None or not html.exists():
-        return [f"{page.stem}: not made"]
+        return [f"{page_name}: not made"]
     text = html.read_text()
     wrong = [
-        f"{page.stem}: {name} is {how}"
+        f"{page_name}: {name} is {how}"
         for name, how in body["runs"].items()
         if how not in ("made here", "recorded", "missing")
     ]
@@ -439,7 +439,7 @@ def check(page):
         if name.endswith(".csv")
     }
     wrong += [
-        f"{page.stem}: {name} shows nothing"
+        f"{page_name}: {name} shows nothing"
         for name, table in tables.items()
         if table.map(empty).all(axis=None)
     ]
@@ -450,14 +450,14 @@ def check(page):
         if "this run, paper" in name
     ]
     if measured and all(column.map(empty).all() for column in measured):
-        wrong.append(f"{page.stem}: nothing measured in {len(measured)} columns")
-    wrong += [f"{page.stem}: {mark}" for mark in EMPTY if mark in text]
+        wrong.append(f"{page_name}: nothing measured in {len(measured)} columns")
+    wrong += [f"{page_name}: {mark}" for mark in EMPTY if mark in text]
     made = [name for name in body["files"] if name.endswith((".csv", ".svg"))]
     made = [name for name in made if not name.endswith(".figure.csv")]
     shown = text.count("<figure")
     if not made or shown < len(made):
         wrong.append(
-            f"{page.stem}: {shown} figures and tables shown of {len(made)} made"
+            f"{page_name}: {shown} figures and tables shown of {len(made)} made"
         )
     return wrong
 
