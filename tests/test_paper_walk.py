@@ -228,7 +228,7 @@ def perform(page):
         if error := result.error_before_exec or result.error_in_exec:
             said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
             raise RuntimeError(f"{said}\n{shown.stdout[-2000:]}")
-    nbformat.write(body, page.folder / page.path.name)
+    nbformat.write(body, page.folder / f"{notebook.name_of(page.path)}.ipynb")
 
 
 @pytest.fixture
