@@ -26,15 +26,11 @@ from lib.core.rows import Row
 from lib.core.spec import ancestry
 from lib.stats import cost
 
-# A Spec leaves out a default; it stands in the class of options by its place in the
-# Spec.
-OPTIONS: dict[str, type] = {
-    "train": options.Train,
-    "surgery": options.Ghost,
-    "importance": options.Importance,
-}
-for _paper in collect("checks").values():
-    OPTIONS |= _paper.OPTIONS
+# A Spec leaves out a default. It stands in the class of options, whose name in small
+# letters is its place in the Spec; ghosts stand in `surgery`.
+OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
+for _module in (options, *collect("options").values()):
+    OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
 
 def effects(claim: str) -> dict[tuple[str, str], float]:

@@ -60,7 +60,11 @@ MEASURING = {  # These steps keep no weights.
 
 
 def collect_steps() -> dict[str, Step]:
-    """Return {name: Step} of the shared steps, and of those of all papers."""
+    """Return {name: Step} of the shared steps, and of those of all papers.
+
+    A line of a paper's table has a version, inputs, arguments and a module of its
+    folder. "on_task" adds the arguments of every training on a task, and "weights" says
+    that it makes a model."""
     steps = {}
     for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
         place = f"{SHARED}.{module}"
@@ -69,7 +73,9 @@ def collect_steps() -> dict[str, Step]:
     for paper, table in collect("steps").items():
         for name, line in table.STEPS.items():
             place = f"lib.papers.{paper}.{line['module']}"
-            sides = tuple(line["inputs"].split()), tuple(line["args"].split())
+            on_task = f"{TASK_TRAINING} " if line.get("on_task") else ""
+            args = f"{on_task}{line['args']}"
+            sides = tuple(line["inputs"].split()), tuple(args.split())
             makes = line.get("weights", False)
             steps[name] = Step(name, line["version"], *sides, place, makes)
     return steps

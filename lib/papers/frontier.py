@@ -24,6 +24,7 @@ from lib.core.types import Json
 from lib.methods import METHODS, module
 from lib.papers import grids, students
 from lib.papers.grids import shape
+from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import Method, as_long, network, quantised, student
 from lib.stats import compare, cost, paired
 from lib.stats.compare import Column
@@ -35,7 +36,6 @@ HEADS = students.HEADS
 S = grids.settings("frontier")
 # These are the tables of frontier.toml, which says what each is.
 ORDER: tuple[str, ...] = S.ORDER
-TOKENS: int = S.TOKENS
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
 BUDGETS: dict[str, tuple[int, ...]] = S.BUDGETS

@@ -14,7 +14,7 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.papers import grids, students
 
-HEADS = students.HEADS
+TOKENS = 128  # FLOPs are counted for a sentence of so many tokens.
 Make = Callable[[str, str, int], Spec]  # It is f(profile name, task, m) -> Spec.
 
 
@@ -39,7 +39,7 @@ def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
 
     surgery: operations that make it out of the teacher. inputs: other inputs of the
     first stage."""
-    last = students.student(profile, task, HEADS)
+    last = students.student(profile, task, students.HEADS)
     first = last.inputs["start"]
     changes = {
         "args": first.args | {"surgery": list(surgery)},

@@ -6,7 +6,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import HEADS, Method, as_long
+from lib.papers.points import Method, as_long
 
 # Fine-pruned models are pruned so, as BERT diverges under movement pruning (claim B2).
 METHOD = "Magnitude"
@@ -17,7 +17,9 @@ def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
 
     It keeps m/12 of the encoder's weights."""
     epochs = as_long(students.FINETUNE, profile).epochs
-    return recipes.pruned(profile, task, model, METHOD, epochs, share=m / HEADS)
+    return recipes.pruned(
+        profile, task, model, METHOD, epochs, share=m / students.HEADS
+    )
 
 
 POINTS = {

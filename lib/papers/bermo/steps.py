@@ -5,7 +5,8 @@ STEPS = {
     "fineprune": {
         "version": 2,
         "inputs": "start teacher",
-        "args": "data train numerics targets alpha prune mix frozen margin span lower_case",
+        "args": "targets alpha prune mix frozen margin span lower_case",
+        "on_task": True,
         "module": "training",
         "weights": True,
     },

@@ -4,10 +4,7 @@
 from fractions import Fraction
 
 from lib.papers.efficientbert import recipes
-from lib.papers.efficientbert.options import Warmup
 from lib.papers.efficientbert.search.net import parameters
-
-OPTIONS: dict[str, type] = {"warmup": Warmup}
 
 
 def net(name: str, convention: str = "with projection") -> Fraction:

@@ -6,9 +6,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import macs
-from lib.papers.points import Method, as_long
-
-TOKENS = 128  # FLOPs are counted for a sentence of so many tokens.
+from lib.papers.points import TOKENS, Method, as_long
 
 
 def network(profile: str, task: str, m: int, name: str) -> Spec:

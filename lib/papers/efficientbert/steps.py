@@ -1,19 +1,20 @@
 """This table lists the steps that only EfficientBERT has (lib.core.steps says what a
 line is)."""
 
-TRAINING = "data train numerics"
 STEPS = {
     "warmup": {
         "version": 2,
         "inputs": "teacher start search",
-        "args": f"{TRAINING} warmup net classifier span score",
+        "args": "warmup net classifier span score",
+        "on_task": True,
         "module": "warming",
         "weights": True,
     },
     "multitask": {
         "version": 2,
         "inputs": "teacher: start search",
-        "args": f"{TRAINING} warmup net shared",
+        "args": "warmup net shared",
+        "on_task": True,
         "module": "warming",
         "weights": True,
     },
@@ -27,7 +28,8 @@ STEPS = {
     "search": {
         "version": 2,
         "inputs": "start teacher general before",
-        "args": f"{TRAINING} space net search warmup corpus pretrain classifier",
+        "args": "space net search warmup corpus pretrain classifier",
+        "on_task": True,
         "module": "search.step",
     },
     "maps": {

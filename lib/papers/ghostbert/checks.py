@@ -7,8 +7,6 @@ from typing import Any
 from lib.papers.ghostbert import recipes
 from lib.stats import cost
 
-OPTIONS: dict[str, type] = {}
-
 
 def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
     """Return a count of an encoder by `lib.stats.cost`.

@@ -3,20 +3,20 @@
 from functools import partial
 
 from lib.core.spec import Spec
-from lib.papers import grids
+from lib.papers import grids, students
 from lib.papers.nas_pruning import recipes
-from lib.papers.points import HEADS, Method, network
+from lib.papers.points import Method, network
 
 
 def searched(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
     teacher = grids.teacher(profile, task)
-    return recipes.searched(profile, task, teacher, ratio=m / HEADS)
+    return recipes.searched(profile, task, teacher, ratio=m / students.HEADS)
 
 
 def drawn(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a random architecture of the same cost."""
-    return recipes.drawn(grids.teacher(profile, task), ratio=m / HEADS)
+    return recipes.drawn(grids.teacher(profile, task), ratio=m / students.HEADS)
 
 
 POINTS = {

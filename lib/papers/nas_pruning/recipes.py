@@ -32,6 +32,7 @@ LONG: tuple[str, ...] = S.LONG
 TEN: tuple[str, ...] = S.TEN
 AUGMENTED: tuple[str, ...] = S.AUGMENTED
 COLUMNS: tuple[Column, ...] = S.COLUMNS
+JUDGED = COLUMNS  # Claims are judged by these columns.
 TARGETS: tuple[float, ...] = S.TARGETS
 TASKS: dict[str, tuple[str, ...]] = S.TASKS
 SIZED: dict[str, tuple[float, ...]] = S.SIZED

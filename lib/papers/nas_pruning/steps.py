@@ -2,26 +2,28 @@
 
 lib.core.steps says what a line is."""
 
-TRAINING = "data train numerics"
 STEPS = {
     "nas_search": {
         "version": 2,
         "inputs": "start teacher augmented",
-        "args": f"{TRAINING} gates objective",
+        "args": "gates objective",
+        "on_task": True,
         "module": "training",
         "weights": True,
     },
     "retrain": {
         "version": 2,
         "inputs": "start teacher search augmented",
-        "args": f"{TRAINING} objective architecture",
+        "args": "objective architecture",
+        "on_task": True,
         "module": "training",
         "weights": True,
     },
     "imp": {
         "version": 2,
         "inputs": "start origin teacher",
-        "args": f"{TRAINING} kept objective",
+        "args": "kept objective",
+        "on_task": True,
         "module": "training",
         "weights": True,
     },
