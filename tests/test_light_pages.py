@@ -200,6 +200,13 @@ def test_a_committed_page_is_of_the_committed_records(path):
     assert digest == judging.digest(path.name.partition(".")[0])
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def test_the_first_line_of_a_page_says_something(path):
+    """An empty count of words once stood there as a dot."""
+    (answer,) = re.findall(r"records `\w+`\.\n\n((?:- .*\n)*)", path.read_text())
+    assert all(re.search(r"\w{2}", line) for line in answer.splitlines()), answer
+
+
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     page, rows = "ghostbert_t03_pruned_vs_ghost", judging.recorded()
     before = judging.digest(page)

@@ -47,6 +47,10 @@ HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
+# The claims of such a page are on what it shows, or need what no run here has.
+NO_ANSWER = "No claim of this page is a comparison or a number that can be judged here"
+
+
 def tally(verdicts: Collection[Verdict]) -> str:
     """Return how many comparisons have which word, and how many printed numbers are
     equal."""
@@ -93,12 +97,13 @@ def answers(verdicts: Collection[Verdict]) -> list[str]:
     """Return the answer of a page as sentences: its central comparisons, each with its
     numbers.
 
-    Measured ones come first. Without any it is how many printed numbers are equal.
-    """
+    Measured ones come first. Without any it is how many printed numbers are equal, or
+    that the page has neither."""
     leading = [v for v in verdicts if leads(v)]
     cells = [r for v in leading for r in v.results if not r.beside]
     shown = sorted(cells, key=lambda r: bool(r.unmeasured))[:MOST]
-    return list(map(sentence, shown)) or [f"{tally(verdicts)}."] * bool(verdicts)
+    counts = tally(verdicts) or NO_ANSWER
+    return list(map(sentence, shown)) or [f"{counts}."] * bool(verdicts)
 
 
 def leads(verdict: Verdict) -> bool:
