@@ -91,7 +91,7 @@ def planned(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
 def columns(paper: str) -> tuple[Column, ...]:
     """Return the columns by which a paper's tasks are judged; () means their first
     metrics."""
-    return getattr(collect("recipes").get(paper), "JUDGED", ())
+    return getattr(collect("recipes").get(paper), "CLAIM_COLUMNS", ())
 
 
 def judged(

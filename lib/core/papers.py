@@ -11,7 +11,9 @@ from pathlib import Path
 from types import ModuleType
 
 from lib.core import paths
+from lib.core.names import Refused
 
+FIELDS = ("TITLE", "PREFIX", "ORDER")
 FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 
@@ -27,13 +29,17 @@ class Paper:
 
 @cache
 def find_papers() -> dict[str, Paper]:
-    """Return {name: Paper} of the papers that are here, in their order."""
-    names = [path.parent.name for path in FOLDER.glob("*/__init__.py")]
-    modules = {name: import_module(f"lib.papers.{name}") for name in names}
-    papers = [
-        Paper(name, module.TITLE, module.PREFIX, module.ORDER)
-        for name, module in modules.items()
-    ]
+    """Return {name: Paper} of the papers that are here, in their order.
+
+    Raises Refused for a folder that does not present its paper."""
+    papers = []
+    for name in sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")):
+        fields = vars(import_module(f"lib.papers.{name}"))
+        if lacking := [field for field in FIELDS if field not in fields]:
+            form = 'such as TITLE, PREFIX, ORDER = "GhostBERT", "ghostbert", 1'
+            why = f"lib/papers/{name}/__init__.py lacks {', '.join(lacking)}"
+            raise Refused(f"{why}; fix: write a line {form}")
+        papers.append(Paper(name, *(fields[field] for field in FIELDS)))
     return {paper.name: paper for paper in sorted(papers, key=lambda p: p.order)}
 
 

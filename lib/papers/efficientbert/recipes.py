@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 S = grids.settings("efficientbert")
 # These are the tables of settings.toml, which says what each is.
 COLUMNS: tuple[Column, ...] = S.COLUMNS
-JUDGED = COLUMNS  # Claims are judged by these columns.
+CLAIM_COLUMNS = COLUMNS  # Claims are judged by these.
 OWN: tuple[str, ...] = S.OWN
 OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
 TIMED: tuple[str, ...] = S.TIMED

@@ -1,0 +1,38 @@
+"""The core finds the papers by their folders."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from lib.core import papers
+from lib.core.names import Refused
+
+
+def test_ids_of_notebooks_begin_with_the_prefix_of_their_paper():
+    for name, paper in papers.find_papers().items():
+        page = f"{paper.prefix}_01_summary"
+        assert papers.paper_of_page(page) == name
+        path = papers.path_of(page)
+        assert path.parent.name == name and papers.name_of(path) == page
+    assert papers.paper_of_page("91_frontier") == ""
+    assert papers.name_of(papers.path_of("91_frontier")) == "91_frontier"
+
+
+def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "fifth").mkdir()
+    (tmp_path / "fifth/__init__.py").touch()
+    module = ModuleType("lib.papers.fifth")
+    module.TITLE = "Fifth"
+    monkeypatch.setitem(sys.modules, "lib.papers.fifth", module)
+    monkeypatch.setattr(papers, "FOLDER", tmp_path)
+    with pytest.raises(Refused, match="fifth/__init__.py lacks PREFIX, ORDER; fix"):
+        papers.find_papers.__wrapped__()
+
+
+def test_modules_are_collected_of_the_papers_that_have_one():
+    steps = papers.collect("steps")
+    assert set(steps) < set(papers.find_papers()) and all(
+        m.STEPS for m in steps.values()
+    )
+    assert papers.collect("nothing") == {}
