@@ -11,7 +11,7 @@ formula comes with the cells that it read. The module is free of torch."""
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
@@ -99,6 +99,25 @@ class Cells:
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
+
+    def settings(self, claim: str) -> bool:
+        """Return whether all printed settings of a claim are what `paper` runs with.
+
+        A line of `settings.csv` has a printed cell, for some the row it is multiplied
+        by, and the place of the setting in the Specs (see `setting`). The printed value
+        `is` the only one there, or is `among` several."""
+        lines = lists.lines(f"{self.paper}/settings")
+        return all([self.is_run(line) for line in lines if line["claim"] == claim])
+
+    def is_run(self, line: Mapping[str, str]) -> bool:
+        """Return whether the printed setting of a line is what `paper` runs with."""
+        rows = filter(None, (line["row"], line["times"]))
+        values = [self.cell(line["table"], line["column"], row) for row in rows]
+        # pyrefly: ignore[no-matching-overload]  These cells are numbers.
+        printed = {math.prod(values) if line["times"] else values[0]}
+        labels = dict(label.split("=") for label in line["labels"].split("; ") if label)
+        found = OURS["setting"](line["page"], line["step"], line["place"], **labels)
+        return found == printed if line["relation"] == "is" else found >= printed
 
     def off(
         self, table: str, span: str, average: str, labels: int = 1
@@ -227,8 +246,14 @@ def value(paper: str, formula: str) -> tuple[Any, dict[tuple[str, str, int], str
     """Return (the value of a formula, {(table, column, row): text} of the cells that it
     read)."""
     cells = Cells(paper)
-    readers = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
+    names = "cell", "col", "row", "off", "settings"
+    readers = {name: getattr(cells, name) for name in names}
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers), cells.given
+
+
+def asks_code(formula: str) -> bool:
+    """Return whether a formula asks what this code has or counts, not print alone."""
+    return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
 def agrees(value: Any, printed: str) -> bool:

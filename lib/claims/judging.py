@@ -219,9 +219,8 @@ def computed(line: Mapping[str, Any]) -> words.Verdict:
     A claim that fails differs where its formula reads no cell, or asks what this code
     has or counts. Otherwise the printed values exclude each other."""
     value, read = checks.value(line["paper"], line["check"])
-    ours = any(f"{name}(" in line["check"] for name in checks.OURS)
     equal, differs, inconsistent = words.CHECKS
-    word = differs if ours or not read else inconsistent
+    word = differs if checks.asks_code(line["check"]) or not read else inconsistent
     if checks.agrees(value, line["value"]):
         word = equal
     summary = "holds" if value else "does not hold"
