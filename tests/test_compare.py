@@ -10,6 +10,7 @@ import pytest
 from conftest import holding
 
 from lib.core.options import Train
+from lib.core.rows import width
 from lib.data.read import GLUE
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -327,3 +328,8 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
     pairs = compare.aligned(*both, {"SST-2": (ONE,)}, spared)
     assert [pair.seed for pair in pairs] == [*range(n)]
     assert [pair.seed for pair in compare.aligned(*both, {"SST-2": (ONE,)})] == [0]
+
+
+def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():
+    rows = [{"m": 3}, {"m": 4, "of": 4}, {"m": 4.0, "of": float("nan")}]
+    assert [width(row) for row in rows] == ["3/12", "4/4", "4/12"]

@@ -112,12 +112,12 @@ class Cells:
     def is_run(self, line: Mapping[str, str]) -> bool:
         """Return whether the printed setting of a line is what `paper` runs with."""
         rows = filter(None, (line["row"], line["times"]))
-        values = [self.cell(line["table"], line["column"], row) for row in rows]
+        cells = [self.cell(line["table"], line["column"], row) for row in rows]
         # pyrefly: ignore[no-matching-overload]  These cells are numbers.
-        printed = {math.prod(values) if line["times"] else values[0]}
+        printed = {math.prod(cells) if line["times"] else cells[0]}
         labels = dict(label.split("=") for label in line["labels"].split("; ") if label)
-        found = OURS["setting"](line["page"], line["step"], line["place"], **labels)
-        return found == printed if line["relation"] == "is" else found >= printed
+        values = OURS["setting"](line["page"], line["step"], line["place"], **labels)
+        return values == printed if line["relation"] == "is" else values >= printed
 
     def off(
         self, table: str, span: str, average: str, labels: int = 1

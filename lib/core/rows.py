@@ -9,10 +9,20 @@ Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from lib.core.spec import Spec
 from lib.core.store import Run
+
+PARTS = 12  # Widths are counted in the heads of BERT-base, unless a row has `of`.
+
+
+def width(labels: Mapping[str, Any]) -> str:
+    """Return the width of a row as text: "3/12", its label `m` of the heads `of` the
+    whole model."""
+    heads = labels.get("of", PARTS)
+    return f"{labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):
@@ -34,7 +44,8 @@ class Row(Columns):
     """A Row is a line of a grid: the labels by which pages and claims know it, and its
     Spec.
 
-    The labels are columns of tables: task, model, m (kept heads of 12), seed and
+    The labels are columns of tables: task, model, m (kept heads), of (heads of the whole, if not
+    12), seed and
     others. A Spec without a seed takes the label `seed`."""
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:

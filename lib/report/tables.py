@@ -16,7 +16,7 @@ from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import pair
 from lib.claims.words import Setting, unlearned
-from lib.core.rows import Outcome, Row
+from lib.core.rows import Outcome, Row, width
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
@@ -211,8 +211,8 @@ class Runs:
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = self.gaps(method, rival, by, columns) if rival != method else {}
-            for (source, (*width, task)), gap in gaps.items():
-                place = ", ".join([rival, *map("{}/12".format, width), task])
+            for (source, (*m, task)), gap in gaps.items():
+                place = ", ".join([rival, *(width({"m": k}) for k in m), task])
                 estimates[source, place] = gap
         return estimates
 

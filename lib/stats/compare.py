@@ -17,6 +17,7 @@ import numpy as np
 
 from lib import data
 from lib.core.names import Refused
+from lib.core.rows import width
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.stats.paired import MARKS, SEEDS, Estimate, Pair, paired_difference, predicted
@@ -403,8 +404,8 @@ def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list
         far = (rows["score"] - rows["score"].median()).abs() > FAR
         if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
             continue
-        *width, model, column = key
-        place = "".join(f" at {m}/12" for m in width)
+        *_, model, column = key
+        place = f" at {width(dict(rows.iloc[0]))}" if "m" in rows else ""
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
         seeds = several.format(listing(map(str, rows["seed"][far])))
@@ -489,7 +490,7 @@ def by_task(
         if by:
             name = " · ".join(key)
         else:
-            name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
+            name = (width(dict(rows.iloc[0])), key[1]) if len(key) > 1 else key[0]
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
             if not by or part["score"].notna().any():

@@ -14,7 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lib.core.options import Ghost
-from lib.core.rows import Row
+from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.papers import grids, published
@@ -207,6 +207,13 @@ def lines_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
         for m in (heads, *(widths if family in PRUNED else ())):
             lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
     return lines
+
+
+def whole_width(family: str) -> dict[str, int]:
+    """Return the label that tells the width of an encoder whose whole has not 12
+    heads."""
+    heads = parts(family)
+    return {} if heads == PARTS else {"of": heads}
 
 
 def costs(family: str, model: str, m: int) -> tuple[int, int, int]:
