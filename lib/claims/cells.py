@@ -38,7 +38,7 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-# Each sign of a cell allows these signs before its margin.
+# Which margin may follow which comparison: ~ needs +-, >= may have -, <= may have +.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
 FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
 # Each function maps the x of the points of a line to their weights.

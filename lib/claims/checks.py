@@ -26,8 +26,8 @@ from lib.core.rows import Row
 from lib.core.spec import ancestry
 from lib.stats import cost
 
-# A Spec leaves out a default. It stands in the class of options, whose name in small
-# letters is its place in the Spec; ghosts stand in `surgery`.
+# Specs omit default values. A setting that is missing there is looked up in the class
+# of options of its section; the section of ghosts is called `surgery`.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
 for _module in (options, *collect("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}

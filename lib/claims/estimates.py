@@ -95,7 +95,7 @@ def groups_of(
     metric_of: Mapping[str, Sequence[Column]],
     may_fail: Collection[str] = (),
 ) -> list[tuple[list[paired.Pair], float]]:
-    """Return the Pairs of a Cell of scores in groups, each with its weight.
+    """Return the paired runs behind each term of a comparison, with the term's weight.
 
     A seed in which a model collapsed makes no pair, unless the model is one of
     `may_fail`."""

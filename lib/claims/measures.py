@@ -88,10 +88,8 @@ def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
 
 
 def steps(frame: pd.DataFrame, _: object) -> pd.Series:
-    """Return the share of steps of each run that inherits.
-
-    It is counted from the start of the run from scratch, which has 0.
-    """
+    """Return how early each warm-started run reaches the loss of the run from scratch,
+    as a share of the latter's steps. The run from scratch itself has 0."""
     share = frame["seed"].map(shares(frame))
     return share.where(frame["model"] == "inherits", 0 * share)
 

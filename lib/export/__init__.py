@@ -120,7 +120,8 @@ def carry(folder: Path) -> bool:
     files = [inspect.getfile(function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, folder)
-    with (folder / code.name).open("a") as file:  # transformers follows only imports.
+    # transformers copies only files that are imported, so the methods are imported here.
+    with (folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.architecture(folder)
     config_class = getattr(modeling, name).config_class.__name__

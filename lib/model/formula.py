@@ -33,7 +33,9 @@ from .options import Refused, known
 
 @dataclass(frozen=True)
 class Operation:
-    """An Operation acts on one operand or two of a formula; linear maps are none."""
+    """An Operation is a unary or binary function of a formula, taken element by element.
+
+    The linear maps W1 and W2 are handled apart."""
 
     operands: int
     numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.

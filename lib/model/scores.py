@@ -22,7 +22,9 @@ from .parts import Part, embedding_output, layers
 
 ATTENTION = f"{__name__}.attend"  # An export registers another name.
 SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
-OURS: set[str] = set()  # Attentions of these names call `raw`.
+# Attention functions of these names report their raw scores by themselves, so `watch`
+# need not replace them.
+OURS: set[str] = set()
 # The scores of each of these self-attentions go to its list.
 _watched: dict[nn.Module, list[torch.Tensor]] = {}
 

@@ -95,10 +95,9 @@ class PageBuilder:
 
     @property
     def body(self) -> Json | None:
-        """Return what the last cell wrote, None where the page is not made.
-
-        A page made by hand has no HTML.
-        """
+        """Return what the page's last cell recorded, None where the page is missing or
+        half written. A page that was run by hand in JupyterLab has this and no
+        HTML."""
         is_complete = made_of(self.page) or not self.page.exists()
         return (
             notebook.provenance(self.folder, notebook.name_of(self.path))

@@ -56,7 +56,7 @@ def drawn(match: re.Match[str]) -> str:
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")
-    # The metadata hold the day.
+    # The SVG's date goes, so that equal equations give equal bytes.
     picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)
     place = "max-width:100%" if is_display else f"vertical-align:-{depth:.1f}pt"
     return (

@@ -202,8 +202,8 @@ class Runs:
     def above(
         self, method: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
-        """Return {(source, "rival, 3/12, task"): Estimate} of a model's score above
-        each other model's.
+        """Return the paired difference of a model to every other one, as {(source,
+        "rival, 3/12, task"): Estimate}. It is positive where `method` is better.
 
         The width is named where the runs have one (column `m`). Pairs and columns are
         as in `gaps`."""

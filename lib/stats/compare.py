@@ -334,12 +334,10 @@ def rows_of(frame: pd.DataFrame) -> list[str]:
 
 
 def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return the lines of `points` without the scores of a seed that only one model
-    has.
+    """Blank the scores of seeds that only one model has, as they have no partner.
 
-    Among the models of one width and column such a score compares with nothing. Where
-    no two models share a seed, all scores stay. names: the columns that tell models
-    apart."""
+    Models of one width and column are partners. If they share no seed at all, every
+    score stays. names: the columns that tell models apart."""
     model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
     place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
     shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1

@@ -15,7 +15,8 @@ class Mix(Option):
     """A Mix puts a weighted sum of all layers in place of the last one (BERMo section
     3.1)."""
 
-    # Read literally, the paper has "layers"; lib.model.mix says what cancels there.
+    # The paper's text means "layers". With equal weights that mix is exactly 0: its
+    # terms cancel (see lib.model.mix).
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
     # The weights start so. The paper says "Xavier", not which one; ELMo's code has
     # zeros.

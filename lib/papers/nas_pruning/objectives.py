@@ -86,8 +86,8 @@ def intermediate(
 def two_stages(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss of the teacher's states, which after half of the steps is one of its
-    logits."""
+    """Yield a loss that matches the teacher's hidden states for the first half of the
+    steps, and its logits for the second."""
     with (
         squared(training, student) as later,
         intermediate(training, student, options) as first,
@@ -96,8 +96,8 @@ def two_stages(
 
 
 class Stages(loop.Method):
-    """A Stages has one loss for the first half of the steps, and another one for the
-    second."""
+    """A Stages trains with one loss for the first half of the steps, and with another
+    for the second."""
 
     def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
         self.first, self.later = first, later
