@@ -26,7 +26,6 @@ import transformers
 from torch import profiler
 
 from lib import data
-from lib.claims import measures
 from lib.core import paths, processor
 from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
@@ -37,6 +36,7 @@ from lib.data import texts
 from lib.model import backbone
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
+from lib.papers.efficientbert import measures
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert import searches as efficientbert_search
 from lib.papers.nas_pruning import gated

@@ -13,12 +13,12 @@ import torch
 import transformers
 from conftest import collected, holding
 
-from lib.claims import measures, notebook
+from lib.claims import notebook
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.papers import grids, published, settings
-from lib.papers.bermo import pruning, schedules
+from lib.papers.bermo import measures, pruning, schedules
 from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo import tables as bermo_tables
 from lib.papers.bermo.options import Mix, Prune

@@ -10,10 +10,11 @@ import torch
 import transformers
 from conftest import every_spec, holding
 
-from lib.claims import measures, notebook
+from lib.claims import notebook
 from lib.model import parts, supernet
 from lib.papers import grids, published
 from lib.papers import settings as paper_settings
+from lib.papers.efficientbert import measures
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.search.net import from_json, macs, parameters
 from lib.stats import paired

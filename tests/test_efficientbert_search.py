@@ -14,7 +14,7 @@ from conftest import holding, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
-from lib.claims import measures, notebook
+from lib.claims import notebook
 from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.model import backbone, supernet
@@ -31,7 +31,7 @@ from lib.papers.efficientbert.search.space import Space
 from lib.papers.efficientbert.search.step import handed
 from lib.papers.efficientbert.students import part
 from lib.report.tables import Runs, collect
-from lib.stats import paired
+from lib.stats import measures, paired
 from lib.train import loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")

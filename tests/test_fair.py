@@ -11,7 +11,7 @@ import trials_fair
 from conftest import made, scored, untrained
 
 from lib import data
-from lib.claims import evidence, judging, lists, measures, notebook
+from lib.claims import evidence, judging, lists, notebook
 from lib.claims.cells import parse_seeds, parsed
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Numerics, Targets, Train
@@ -23,6 +23,7 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo.options import Mix
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.ghostbert import tables as ghost_tables
+from lib.papers.nas_pruning import measures
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from conftest import every_spec, holding, made_up
 
-from lib.claims import measures, notebook
+from lib.claims import notebook
 from lib.core import paths
 from lib.data import models
 from lib.papers import grids, published
@@ -21,6 +21,7 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning import tables as nas_tables
 from lib.report.tables import Runs
+from lib.stats import measures
 
 NOTEBOOKS = notebook.find(["nas_*"])
 

@@ -28,11 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from lib.claims.measures import MEASURES, SCORE, Measure
+from lib.claims.measures import MEASURES
 from lib.core.names import Refused, known
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.stats import compare, paired
+from lib.stats.measures import SCORE, Measure
 
 CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from lib.claims.cells import Cell, Model, fits, scored
-from lib.claims.measures import FUNCTIONS, valued
+from lib.claims.measures import valued
 from lib.stats import compare, paired
 from lib.stats.compare import Column
 
@@ -79,7 +79,7 @@ def estimate(
     groups: what `groups_of` returns.
     """
     if function := one.quantity.of_all:
-        return FUNCTIONS[function](frames_of(one, rows), metric_of, one.about)
+        return function(frames_of(one, rows), metric_of, one.about)
     if one.measure:
         return of_measure(one, rows, metric_of)
     tasks = [{pair.task for pair in group} for group, _ in groups]

@@ -29,10 +29,11 @@ from lib.claims.estimates import (
     rows_of,
     thinnest,
 )
-from lib.claims.measures import ranked, valued
+from lib.claims.measures import valued
 from lib.core import disk
 from lib.stats import compare, paired
 from lib.stats.compare import Column
+from lib.stats.measures import ranked
 
 # WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has
 # the words of printed numbers that are computed again. READING tells how words are to

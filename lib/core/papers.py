@@ -1,7 +1,7 @@
 """This module finds the papers: each is a folder of `lib/papers`.
 
 No other module of the core names a paper. So a paper is added, or taken away, with its
-folder alone: its steps, options and points are collected here by the names of
+folder alone: its steps, options, measures and points are collected here by the names of
 its files."""
 
 from dataclasses import dataclass

@@ -1,0 +1,83 @@
+"""This module has BERMo's measures beside scores: epochs to a score, and the gradient
+that reaches the lower layers.
+
+It is free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lib.stats import compare
+from lib.stats.compare import Column
+from lib.stats.measures import Measure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A model matches a score that it misses by at most so many points (claim B3).
+MATCH = 0.5
+
+
+def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
+    """Return log10 of the norm of the gradient in the lower half of the layers.
+
+    It is a mean over each run.
+    """
+    # The norms of a run are [parts, L].
+    norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
+    return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
+
+
+def matched(
+    frame: pd.DataFrame,
+    metric_of: Mapping[str, Sequence[Column]],
+    margin: float = MATCH,
+) -> pd.DataFrame:
+    """Return the least epochs with which each model matches BERT's longest run.
+
+    A model matches a score that it misses by at most `margin` points. The DataFrame has
+    one line for each task and seed whose budgets were all run: task, seed, and a column
+    for each model. A model that never matches counts one step of the budgets more than
+    the longest run."""
+    import pandas as pd
+
+    frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
+    lines = []
+    for (task, seed), rows in compare.points(frame, metric_of).groupby(
+        ["task", "seed"], sort=False
+    ):
+        table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
+        if len(table) < 2 or table.isna().any(axis=None):
+            continue
+        longest, step = table.index[-1], int(table.index[-1] - table.index[-2])
+        target_score = table["BERT"].iloc[-1] - margin
+        least = {
+            model: min(
+                table.index[table[model] >= target_score], default=longest + step
+            )
+            for model in table
+        }
+        lines.append({"task": task, "seed": seed} | least)
+    return pd.DataFrame(
+        lines, columns=list(dict.fromkeys(["task", "seed", *frame["model"]]))
+    )
+
+
+def epochs_to_match(
+    frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+) -> list[float]:
+    """Return for each run the least epochs with which its model matches BERT's longest
+    run."""
+    least = matched(frame, metric_of).set_index(["task", "seed"])
+    rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
+    return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
+
+
+MEASURES = {
+    "epochs to match": Measure("epochs", by_run=epochs_to_match, resolution=1.0),
+    "gradient of the lower layers": Measure("decades", by_run=lower_gradient),
+}

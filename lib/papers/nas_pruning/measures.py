@@ -1,0 +1,70 @@
+"""This module has the NAS report's measures beside scores: how a search comes to its
+target, and which inputs it keeps.
+
+It is free of torch."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lib.core.store import Run
+from lib.stats.measures import Measure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def flops_course(run: Run) -> np.ndarray | None:
+    """Return the FLOPs [N] of a network after each step of its search.
+
+    It is None for the run of a network that was cut, which searches nothing."""
+    if "target" not in run.metrics:
+        return None
+    return run.arrays("search")["curve"][:, 1]
+
+
+def epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
+    """Return the epochs of each search until its FLOPs come within 1 % of the
+    target."""
+    epochs = []
+    for run in frame["run"]:
+        share, flops = nan, flops_course(run)
+        if flops is not None:
+            indices = np.flatnonzero(flops <= 1.01 * run.metrics["target"])
+            share = (indices[0] + 1) / len(flops) if len(indices) else 1.0
+        epochs.append(share * run.spec["args"]["train"]["epochs"])
+    return epochs
+
+
+def swing(frame: pd.DataFrame, _: object) -> list[float]:
+    """Return how far the FLOPs of each search still swing at its end.
+
+    It is the standard deviation over the last fifth of the steps, in points of the
+    whole model's FLOPs, before the final trim. It is nan for the networks that were
+    cut."""
+    swings = []
+    for flops in map(flops_course, frame["run"]):
+        if flops is None:
+            swings.append(nan)
+        else:
+            end = flops[-max(2, round(len(flops) / 5)) :]
+            swings.append(100 * float(np.std(end, ddof=1)))
+    return swings
+
+
+MEASURES = {
+    "epochs to the target": Measure("epochs", by_run=epochs_to_target),
+    "gates that return": Measure("of the gates", "switched_on / switched_off"),
+    "misses": Measure(
+        "points of the searches that miss their target by over 1 %",
+        "abs(before_trim / target - 1) > 0.01",
+        share=True,
+    ),
+    "noise": Measure("noise inputs", "1.0 * noise"),
+    "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
+    "size": Measure("times the target", "before_trim / target", null=1.0),
+    "swing": Measure("points of FLOPs, from step to step", by_run=swing),
+}

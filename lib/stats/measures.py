@@ -1,0 +1,143 @@
+"""This module has measures of runs that are no score, which claims compare beside
+scores.
+
+A measure gives a value for each row of a collected frame, or one Estimate of all its
+rows. A paper's own ones are in its `measures.py`. The module is free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+
+from lib.stats import compare, paired
+from lib.stats.compare import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RANKED = 12  # A rank correlation takes at least so many things (claim E4).
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A Measure says how its values are computed, in one of three ways.
+
+    values: an expression over the metrics of runs. by_run: f(frame, metric_of) -> a
+    value for each row. of_all: f(frames of each model, metric_of, the text in brackets)
+    -> an Estimate or None."""
+
+    unit: str
+    values: str = ""
+    by_run: Callable[..., Any] | None = None
+    of_all: Callable[..., paired.Estimate | None] | None = None
+    resolution: float = 0.0  # All values are multiples of it.
+    null: float = 0.0  # This value is no effect: 1 of a ratio.
+    share: bool = False  # The values are yes or no, so they are told as counts.
+
+
+def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
+    """Return the trailing mean [N] of a loss [N] over this share of its points.
+
+    At the start it is over fewer points.
+    """
+    import pandas as pd
+
+    wide = max(1, round(share * len(loss)))
+    return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
+
+
+def collapsed(
+    frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+) -> list[bool]:
+    """Return whether each run collapsed (lib.stats.compare.level)."""
+    return [
+        compare.level(run, metric_of[task][0]).collapsed
+        for run, task in zip(frame["run"], frame["task"], strict=True)
+    ]
+
+
+def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:
+    """Return the scores in points [N] of the models of a frame that did not diverge."""
+    models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
+    made = frame[frame["run"].notna() & models]
+    sound = [not is_collapsed for is_collapsed in collapsed(made, metric_of)]
+    return compare.points(made[sound], metric_of)["score"]
+
+
+def variance_ratio(
+    parts: Sequence[pd.DataFrame],
+    metric_of: Mapping[str, Sequence[Column]],
+    _: str = "",
+) -> paired.Estimate | None:
+    """Return the Estimate of the variance of one model's scores over that of another's.
+
+    The interval and p are those of the F distribution. It is None where a model has
+    fewer than two scores, or the other's scores do not vary."""
+    a, b = (scores(part, metric_of).dropna().to_numpy() for part in parts)
+    least = min(len(a), len(b))
+    if least < 2 or not b.var():
+        return None
+    ratio = a.var(ddof=1) / b.var(ddof=1)
+    law = scipy.stats.f(len(a) - 1, len(b) - 1)
+    high, low = ratio / law.ppf((0.025, 0.975))
+    p = min(1.0, 2 * law.cdf(ratio), 2 * law.sf(ratio))
+    return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
+
+
+def ranked(
+    parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]]
+) -> pd.DataFrame:
+    """Return the columns [search, final] of the candidates of a search: both scores in
+    points.
+
+    parts: the frames of their final trainings, and of the runs by which the search
+    scores them. A candidate without one of its two scores is left out."""
+    import pandas as pd
+
+    students, searches = parts
+    final = (
+        compare.points(students, metric_of)
+        .drop_duplicates("model")
+        .set_index("model")["score"]
+    )
+    names = sorted(name for name in map(str, searches) if name.startswith("held_out."))
+    held = "held_out.score" if "held_out.score" in names else next(iter(names), None)
+    search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
+    return pd.DataFrame({"search": search, "final": final}).dropna()
+
+
+def rank_correlation(
+    parts: Sequence[pd.DataFrame],
+    metric_of: Mapping[str, Sequence[Column]],
+    _: str = "",
+) -> paired.Estimate | None:
+    """Return the Estimate of Kendall's tau of final and search scores.
+
+    It is None for fewer than RANKED candidates.
+    """
+    both = ranked(parts, metric_of)
+    search, final = both.to_numpy().T
+    return paired.rank_correlation(search, final) if len(both) >= RANKED else None
+
+
+SCORE = Measure("points")  # It is what a cell without a measure compares.
+MEASURES = {
+    "accuracy": Measure("points", "100 * accuracy"),
+    "damage at the start": Measure(
+        "points below the teacher before any training",
+        "100 * (teacher_score - start_score)",
+    ),
+    "diverged": Measure(
+        "points of the runs that collapse", by_run=collapsed, share=True
+    ),
+    "distance": Measure("of the distillation loss", "1.0 * distance"),
+    "F1": Measure("F1 points", "100 * span_f1"),
+    "kept weights": Measure("points of weights", "100 * remaining"),
+    "rank correlation": Measure("of Kendall's tau", of_all=rank_correlation),
+    "variance ratio": Measure("times the variance", of_all=variance_ratio, null=1.0),
+}
