@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.claims import committed
 from lib.core import paths
-from lib.core.names import Refused
+from lib.core.names import Refused, one_line
 
 if TYPE_CHECKING:
     from lib.core.rows import Row
@@ -109,6 +110,7 @@ def read(
     from lib.claims import notebook, planned
     from lib.core.store import Store
 
+    report_edits()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
     matches = notebook.find(args.pattern)
@@ -296,6 +298,7 @@ def evidence(args: argparse.Namespace) -> int:
         )
         print(*board, sep="\n")
         return 0
+    report_edits()
     os.nice(10)  # Workers inherit it.
     lost = queue.gather(claims, store, args.workers, args.backend, profile)
     report_lost(lost)
@@ -382,11 +385,27 @@ def main(words: Sequence[str] | None = None) -> int:
         fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *changed_tables(), sep="\n", file=sys.stderr)
         return 2
-    except Exception as error:  # A fault of this code, or of a table that was changed.
-        edited = committed.edited("lib/**/*.toml", "data/**/*.toml")
-        for line in [*changed_tables(), *edited]:
-            error.add_note(line)
-        raise
+    except Exception as error:
+        if not (lines := [*changed_tables(), *committed.edited(*TABLES)]):
+            raise  # It is a fault of this code.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{paths.shown(place.filename)}:{place.lineno}"
+        line = f"error: {one_line(error)} ({where})"
+        print(line, *dict.fromkeys(lines), sep="\n", file=sys.stderr)
+        return 2
+
+
+# Results and pages rest on these files.
+TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
+TABLES += ("data/records/*.csv",)
+
+
+def report_edits() -> None:
+    """Print a line for each table that results rest on and that git has otherwise."""
+    for line in committed.edited(*TABLES) or changed_tables():
+        print(
+            f"  changed  {line.partition(' is not ')[0]}: what rests on it may differ"
+        )
 
 
 def changed_tables() -> list[str]:

@@ -832,22 +832,28 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(
     assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
 
 
-def test_weights_that_somebody_else_keeps_or_reads_stay(copied):
+def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     """The queue deletes what it saved itself, and not while another run reads it."""
     there, start = copied(), TEACHER.parents["start"]
     mine = evidence.SavedWeights(there)
-    assert start.name not in mine
+    assert start not in mine
     mine.add(start)
-    assert start.name in evidence.SavedWeights(
+    assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped
+    shutil.rmtree(there.runs / start.name)
+    made(there, start)  # somebody makes it again, and keeps its weights
+    assert start not in mine
     shutil.rmtree(there.runs / TEACHER.name)
     disk.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
     with store.locked(there.lock(TEACHER)):
         mine.give_back(start)
+        (there.part(TEACHER) / "spec.json").write_text("{")
+        mine.give_back(start)
         assert there.find(start, weights=True)
     mine.give_back(start)
     assert there.find(start) and not there.find(start, weights=True)
+    same_run(again(there), whole[0].find(TEACHER))  # its input is made again
 
 
 # ---- texts from data ----

@@ -194,7 +194,7 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
-    assert all(builder.made_of(path) for path in folder.glob("ghostbert*.html"))
+    assert all(builder.divide(path)[1] for path in folder.glob("ghostbert*.html"))
 
 
 def test_no_page_names_a_folder_of_this_machine(workbook):

@@ -16,7 +16,6 @@ stay."""
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain, groupby, zip_longest
 from typing import Any
 
@@ -159,7 +158,7 @@ def gather(
         for name, parent in spec.parents.items():
             # A pinned input is for all seeds.
             is_pinned = spec.inputs[name].seed is not None
-            if not (is_pinned or parent in needed) and parent.name in saved:
+            if not (is_pinned or parent in needed) and parent in saved:
                 saved.give_back(parent)
 
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
@@ -169,34 +168,45 @@ def gather(
 class SavedWeights:
     """The runs of a store whose weights `gather` saved, for its own use alone.
 
-    Their names stand in a file of the store, as a gathering may be stopped and go on.
-    Weights that a reader kept, or that another command made, are not among them."""
+    A file of the store has the digests of their manifests, as a gathering may be
+    stopped and go on. A run that somebody makes again, to keep its weights, has another
+    manifest, so it is not among them."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
-    def __contains__(self, name: str) -> bool:
-        return self.path.exists() and name in self.path.read_text().splitlines()
+    def digest(self, spec: Spec) -> str:
+        """Return the digest of the manifest of a run, "" where there is none."""
+        manifest = self.store.runs / spec.name / disk.MANIFEST
+        return disk.digest(manifest) if manifest.exists() else ""
+
+    def __contains__(self, spec: Spec) -> bool:
+        notes = self.path.read_text().splitlines() if self.path.exists() else []
+        return self.digest(spec) in notes
 
     def add(self, spec: Spec) -> None:
         """Note that the run of a Spec was made by this command."""
-        if STEPS[spec.step].weights and spec.name not in self:
+        if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
-                file.write(f"{spec.name}\n")
+                file.write(f"{self.digest(spec)}\n")
+
+    def is_read(self, spec: Spec) -> bool:
+        """Return whether a run that is being made reads the weights of a Spec's run, or
+        may do so."""
+        for part in self.store.parts():
+            if self.store.unfinished(part)["state"] == "running":
+                try:
+                    reader = from_json(disk.read_json(part / "spec.json"))
+                except (OSError, ValueError, KeyError, TypeError):
+                    return True
+                if spec in reader.parents.values():
+                    return True
+        return False
 
     def give_back(self, spec: Spec) -> None:
-        """Delete the weights of a run, unless another run that is being made reads
-        them."""
-        for part in self.store.parts():
-            with suppress(OSError, disk.Damaged, KeyError, TypeError):
-                body = disk.read_json(part / "spec.json")
-                names = [parent.name for parent in from_json(body).parents.values()]
-                if (
-                    spec.name in names
-                    and self.store.unfinished(part)["state"] == "running"
-                ):
-                    return
-        shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
+        """Delete the weights of a run, unless another run reads them."""
+        if not self.is_read(spec):
+            shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
 def found_by(specs: Iterable[Spec]) -> set[Spec]:

@@ -305,9 +305,8 @@ def tidy() -> list[Path]:
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
         disk.write(path, normalised(path.read_text()))
-    disk.write_json(
-        paths.COMMITTED, {name_of(path): committed_form(path) for path in books}
-    )
+    forms = {name_of(path): committed_form(path) for path in books}
+    disk.write_json(paths.COMMITTED, forms, durable=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 

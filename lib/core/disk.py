@@ -159,11 +159,12 @@ def write(path: str | Path, text: str, durable: bool = True) -> None:
         place.write_text(text)
 
 
-def write_json(path: str | Path, value: Any) -> None:
-    """Write a value as JSON to a file, as `write` does; a power loss may take it back.
+def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
+    """Write a value as JSON to a file, as `write` does.
 
-    A run is settled when it gets its name (`Store.place`)."""
-    write(path, json.dumps(value, indent=1) + "\n", durable=False)
+    The files of a run, a record or a checkpoint are settled together, before it gets
+    its name."""
+    write(path, json.dumps(value, indent=1) + "\n", durable)
 
 
 def read_json(path: str | Path, fix: str = "") -> Any:

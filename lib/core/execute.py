@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lib.core import disk, paths, processor
-from lib.core.names import Refused, one_line
+from lib.core.names import one_line
 from lib.core.spec import Spec, from_json, generated
 from lib.core.steps import STEPS, function
 from lib.core.store import Run, RunWriter, Store, alive, cost, locked, say
@@ -35,9 +35,9 @@ def execute(
 ) -> Run:
     """Return the run of a Spec, and make it if it is missing.
 
-    Where another process is making it, wait. keep: whether the weights are saved.
-    Raises what the step raises, after writing it to the ledger, and RuntimeError where
-    an input is missing."""
+    Where another process is making it, wait. An input that is missing, or has no
+    weights, is made too. keep: whether the weights are saved. Raises what the step
+    raises, after writing it to the ledger."""
     store = store or Store()
     if run := store.find(spec, weights=keep):
         return run
@@ -50,13 +50,11 @@ def execute(
 
 
 def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Run:
-    inputs: dict[str, Run] = {}
-    for name, parent in spec.parents.items():
-        run = store.find(parent, weights=STEPS[parent.step].weights)
-        if run is None:
-            state = store.lookup(parent)["state"]
-            raise Refused(f"{spec.step} needs {name} ({parent.name}), which is {state}")
-        inputs[name] = run
+    # Another process may have deleted weights since this run was planned.
+    inputs = {
+        name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
+        for name, parent in spec.parents.items()
+    }
     commit()  # It is cached now: a later checkout is not the code that runs here.
     keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
     writer = RunWriter(store, spec, inputs, keep, checkpoint_seconds)

@@ -98,7 +98,7 @@ class PageBuilder:
         """Return what the page's last cell recorded, None where the page is missing or
         half written. A page that was run by hand in JupyterLab has this and no
         HTML."""
-        is_complete = made_of(self.page) or not self.page.exists()
+        is_complete = divide(self.page)[1] or not self.page.exists()
         return (
             notebook.provenance(self.folder, notebook.name_of(self.path))
             if is_complete
@@ -112,11 +112,33 @@ class PageBuilder:
         self.page.unlink(missing_ok=True)
 
 
-def made_of(page: Path) -> str:
-    """Return the fingerprint at the end of a page's HTML; "" where the file is not
-    whole."""
-    end = page.read_text(errors="replace")[-100:] if page.exists() else ""
-    return "".join(re.findall(r"<!-- (\w+) -->$", end))
+def divide(page: Path) -> tuple[str, str]:
+    """Return (the HTML of a page, the mark at its end).
+
+    The mark is "" where the file is not whole.
+    """
+    text = page.read_text(errors="replace") if page.exists() else ""
+    html, _, end = text.rpartition("<!-- ")
+    mark = re.fullmatch(r"(\w+) -->", end)
+    return (html, mark[1]) if mark else (text, "")
+
+
+def mark_of(builder: PageBuilder, digest: str, html: str) -> str:
+    """Return the mark of a page that was made of a fingerprint and has this HTML.
+
+    It covers the page's files as they lie on the disk, so that a page with a changed
+    number or a damaged picture is made again."""
+    name, folder = notebook.name_of(builder.path), builder.folder
+    names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
+    names += (notebook.provenance(folder, name) or {"files": []})["files"]
+    files = {n: disk.digest(folder / n) for n in names if (folder / n).is_file()}
+    return disk.key_of(digest, disk.sha(html.encode()), files)
+
+
+def is_sound(builder: PageBuilder, digest: str) -> bool:
+    """Return whether a page is made of a fingerprint, and is as it was made."""
+    html, mark = divide(builder.page)
+    return bool(builder.body) and mark == mark_of(builder, digest, html)
 
 
 def make(builder: PageBuilder, digest: str) -> float:
@@ -135,7 +157,8 @@ def make(builder: PageBuilder, digest: str) -> float:
     if body["profile"] == "mini" and not builder.differs:
         text = light(book, notebook.title(path), body)
         disk.write(folder / f"{name}.page.md", text)
-    disk.write(builder.page, f"{converted(path, book, body)}<!-- {digest} -->")
+    html = converted(path, book, body)
+    disk.write(builder.page, f"{html}<!-- {mark_of(builder, digest, html)} -->")
     return time.monotonic() - began
 
 

@@ -30,7 +30,7 @@ from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
 from lib.report import verdicts
-from lib.report.builder import PageBuilder, fingerprint, made_of, make
+from lib.report.builder import PageBuilder, fingerprint, is_sound, make
 
 
 class Report:
@@ -140,8 +140,7 @@ class Report:
         for builder in builders:
             digest, before = fingerprint(builder, self.store), builder.tried
             builder.tried = digest
-            is_new = builder.body and made_of(builder.page) == digest
-            if before != digest and not is_new:
+            if before != digest and not is_sound(builder, digest):
                 todo.append((builder, digest))
         for (builder, *_), future in executor.as_completed(make, todo):
             if error := future.exception():
