@@ -86,7 +86,7 @@ def cells(path: Path) -> dict[str, str]:
     notebook."""
     try:
         sources = {}
-        for cell in json.loads(path.read_bytes())["cells"]:
+        for cell in json.loads(disk.read(path))["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
@@ -358,7 +358,7 @@ def provenance(folder: Path, name: str) -> Json | None:
     again."""
     path = folder / f"{name}.json"
     with suppress(OSError, ValueError, RecursionError):
-        body = json.loads(path.read_bytes())
+        body = disk.read_json(path)
         fields = body if isinstance(body, dict) else {}
         if all(isinstance(fields.get(key), kind) for key, kind in HOLDS.items()):
             texts = [*fields["differs"], *fields["answer"], *fields["files"]]

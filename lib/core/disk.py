@@ -167,16 +167,21 @@ def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
     write(path, json.dumps(value, indent=1) + "\n", durable)
 
 
+def read(path: str | Path) -> bytes:
+    """Return the bytes of a regular file. Raises Refused for a pipe, of which nothing
+    may ever come."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise Refused(f"{paths.shown(path)} is no regular file")
+    return Path(path).read_bytes()
+
+
 def read_json(path: str | Path, fix: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
     fix: what a reader can do then; of a run there is nothing to do, as it is made
     again."""
     try:
-        # To open a pipe would wait for ever.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise Refused("no regular file")
-        return json.loads(Path(path).read_bytes())
+        return json.loads(read(path))
     except (ValueError, RecursionError) as error:
         raise Damaged(
             f"{paths.shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}"
@@ -314,8 +319,8 @@ def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -
     is made again, and so is one of another name."""
     inputs = [what, *map(stamp, sources)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
-    with suppress(OSError, ValueError):
-        value, check = json.loads(path.read_text())
+    with suppress(OSError, ValueError, TypeError):
+        value, check = read_json(path)
         if check == key_of(inputs, value):
             return value
     value = compute()

@@ -117,7 +117,7 @@ def divide(page: Path) -> tuple[str, str]:
 
     The mark is "" where the file is not whole.
     """
-    text = page.read_text(errors="replace") if page.exists() else ""
+    text = page.read_text(errors="replace") if page.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
     return (html, mark[1]) if mark else (text, "")
