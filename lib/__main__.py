@@ -284,6 +284,7 @@ def evidence(args: argparse.Namespace) -> int:
     from lib.claims import evidence as queue
     from lib.core.store import Store
 
+    report_edits()
     store, profile = Store(), args.profile
     claims: Any = (
         queue.chosen(args.claims)
@@ -298,7 +299,6 @@ def evidence(args: argparse.Namespace) -> int:
         )
         print(*board, sep="\n")
         return 0
-    report_edits()
     os.nice(10)  # Workers inherit it.
     lost = queue.gather(claims, store, args.workers, args.backend, profile)
     report_lost(lost)
