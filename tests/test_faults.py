@@ -778,6 +778,38 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
             disk.toml(path)
 
 
+def test_a_damaged_table_is_named(tmp_path):
+    path = tmp_path / "plan.csv"
+    path.write_text('claim,seeds\nA1,"3, 4"\n\n')
+    assert disk.read_csv(path) == [{"claim": "A1", "seeds": "3, 4"}]
+    for body in (
+        b"",
+        b"a,b\n1\n",
+        b"a,b\n1,2,3\n",
+        b'a,b\n"1,2\n',
+        b"a,a\n1,2\n",
+        b"\xff",
+    ):
+        path.write_bytes(body)
+        with pytest.raises(disk.Damaged, match=r"plan.csv is damaged .*from git"):
+            disk.read_csv(path)
+
+
+def test_a_pipe_is_waited_for_nowhere(tmp_path):
+    pipe = tmp_path / "x.json"
+    os.mkfifo(pipe)
+    for read in (disk.read_json, disk.read_csv, disk.toml, disk.digest, notebook.cells):
+        with pytest.raises(Refused, match="x.json.* is no regular file"):
+            read(pipe)
+    assert notebook.provenance(tmp_path, "x") is None
+    note = paths.runs_root() / ".tokens" / "digests" / f"{disk.key_of('x')}.json"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(note)
+    assert disk.remembered("x", [], lambda: 5) == 5
+    (tmp_path / "x.html").symlink_to(pipe)
+    assert builder.divide(tmp_path / "x.html") == ("", "")
+
+
 # ---- what lies elsewhere, what is waited for ----
 @pytest.mark.parametrize(
     "name",

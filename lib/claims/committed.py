@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lib.claims import lists
 from lib.core import paths
-from lib.core.disk import sha
+from lib.core.disk import read, sha
 
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 FILES = "files.csv"
@@ -33,7 +33,7 @@ def changed(place: Path | None = None) -> list[str]:
     place: another file in place of `files.csv`.
     """
     place = place or paths.records_root() / FILES
-    old = place.read_text(errors="replace") if place.exists() else ""
+    old = read(place).decode(errors="replace") if place.exists() else ""
     names = {line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*seen()}}
     away = tuple(f"data/published/{paper}/" for paper in lists.absent_papers())
     names = {name for name in names if not name.startswith(away)}
@@ -48,7 +48,7 @@ def edited(*patterns: str) -> list[str]:
     Outside a checkout there is none.
     """
     globs = (f":(glob){pattern}" for pattern in patterns)
-    words = ["git", "diff", "--name-only", "HEAD", "--", *globs]
+    words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}
     with suppress(OSError):
         names = subprocess.run(words, **how).stdout.splitlines()

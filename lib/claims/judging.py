@@ -9,7 +9,6 @@ The cells of a row of `claims.csv` are judged from the runs of its pages' grids
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -349,8 +348,7 @@ def recorded() -> list[dict[str, str]]:
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
     if lists.absent_papers():

@@ -6,11 +6,11 @@ It is free of torch.
 
 import re
 from collections.abc import Mapping
-from csv import DictReader
 from functools import cache
 from typing import Any
 
 from lib.claims.cells import parse_seeds
+from lib.core import disk
 from lib.core.papers import find_papers, path_of
 from lib.core.paths import PUBLISHED
 
@@ -26,16 +26,15 @@ def lines(name: str) -> list[dict[str, str]]:
     path = PUBLISHED / f"{name}.csv"
     if name.startswith(("plan_", "trials_")) and not path.exists():
         return []
-    with path.open() as file:
-        rows = list(DictReader(file))
+    rows = disk.read_csv(path)
     return [row for row in rows if is_here(row)] if absent_papers() else rows
 
 
 @cache
 def absent_papers() -> list[str]:
     """Return the papers whose folder was taken away: `central.csv` names all."""
-    with (PUBLISHED / "central.csv").open() as file:
-        papers = dict.fromkeys(row["paper"] for row in DictReader(file))
+    rows = disk.read_csv(PUBLISHED / "central.csv")
+    papers = dict.fromkeys(row["paper"] for row in rows)
     return [paper for paper in papers if paper not in PAPERS]
 
 

@@ -6,7 +6,6 @@ and seeds. So a page at such a profile has the rows of its lines, a page without
 has none, and the queue (`lib.claims.evidence`) makes what the pages show. The module is
 free of torch."""
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.claims import cells
-from lib.core import paths
+from lib.core import disk, paths
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -75,8 +74,8 @@ def lines(profile: str) -> list[Line]:
     """
     if not place(profile).exists():
         return []
-    with place(profile).open() as file:
-        return [line(row) for row in csv.DictReader(file) if row["word"] == "planned"]
+    rows = disk.read_csv(place(profile))
+    return [line(row) for row in rows if row["word"] == "planned"]
 
 
 def line(row: Mapping[str, str]) -> Line:

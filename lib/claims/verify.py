@@ -169,7 +169,7 @@ def keyed(text: str) -> dict[str, list[str]]:
 def differences(path: Path, text: str) -> list[str]:
     """Return one line for each difference of a committed file from the text that it
     should have."""
-    old, name = path.read_text(errors="replace"), paths.shown(path)
+    old, name = disk.read(path).decode(errors="replace"), paths.shown(path)
     if path.name not in COLUMNS:
         if lists.absent_papers():  # README tells of all papers.
             return []

@@ -6,8 +6,10 @@ is damaged."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -140,13 +142,13 @@ def toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that
     names it."""
 
-    def read(value: Any) -> Any:
+    def plain(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: read(entry) for name, entry in value.items()}
-        return tuple(map(read, value)) if isinstance(value, list) else value
+            return {name: plain(entry) for name, entry in value.items()}
+        return tuple(map(plain, value)) if isinstance(value, list) else value
 
     try:
-        return read(tomllib.loads(Path(path).read_text()))
+        return plain(tomllib.loads(read(path).decode()))
     except ValueError as error:
         raise Damaged(
             f"{paths.shown(path)} is damaged ({error}); fix: take it from git"
@@ -170,9 +172,24 @@ def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
 def read(path: str | Path) -> bytes:
     """Return the bytes of a regular file. Raises Refused for a pipe, of which nothing
     may ever come."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise Refused(f"{paths.shown(path)} is no regular file")
+    stamp(path)
     return Path(path).read_bytes()
+
+
+def read_csv(path: str | Path) -> list[dict[str, str]]:
+    """Return the rows of a committed table, by the names of its columns.
+
+    Raises Damaged that names the file, where a row has not the cells of the first line.
+    """
+    try:
+        text = io.StringIO(read(path).decode(), newline="")
+        head, *rows = csv.reader(text, strict=True)
+        if len(set(head)) == len(head):
+            return [dict(zip(head, row, strict=True)) for row in rows if row]
+        error: Exception = ValueError("two columns of one name")
+    except (ValueError, csv.Error) as caught:
+        error = caught
+    raise Damaged(f"{paths.shown(path)} is damaged ({error}); fix: take it from git")
 
 
 def read_json(path: str | Path, fix: str = "") -> Any:
@@ -199,6 +216,8 @@ def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
     rsync, tar and containers keep the size and the time of another content, but nobody
     can set the time at which the inode changed."""
     state = os.stat(path)
+    if not stat.S_ISREG(state.st_mode):
+        raise Refused(f"{paths.shown(path)} is no regular file")
     return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 

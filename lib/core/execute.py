@@ -105,7 +105,8 @@ def commit() -> dict[str, str]:
 
     "-dirty" follows where a committed file had been changed. Outside a checkout the
     dict is empty."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
+    words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
+    words += ["--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
     try:
         return {"commit": subprocess.check_output(words, **how).strip()}

@@ -17,7 +17,6 @@ an error."""
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
 import shutil
@@ -155,7 +154,7 @@ def run_lines() -> list[dict[str, str]]:
     """Return the lines of `runs.csv`: which run each row of each page has. None without
     a file."""
     path = paths.records_root() / "runs.csv"
-    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+    return disk.read_csv(path) if path.exists() else []
 
 
 def opened(spec: Spec, roots: Mapping[str, Path], weights: bool = False) -> Run | None:

@@ -6,14 +6,13 @@ is free of torch."""
 
 from __future__ import annotations
 
-import csv
-import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from lib.core import disk
 from lib.core.names import known
 from lib.core.paths import PUBLISHED
 
@@ -55,8 +54,7 @@ def _file(paper: str, name: str) -> Path:
 
 def _read(paper: str, name: str) -> list[dict[str, str]]:
     """Return the rows of a file."""
-    with open(_file(paper, name), newline="") as file:
-        return list(csv.DictReader(file))
+    return disk.read_csv(_file(paper, name))
 
 
 def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
@@ -72,6 +70,7 @@ def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
     """
     import pandas as pd
 
+    _read(paper, name)  # It tells a damaged file by its name.
     return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
@@ -191,15 +190,12 @@ def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
     all papers, in the file of the same name one folder above, join those of "pages".
     """
     files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
-    tables = [
-        tomllib.loads((folder / "deviations.toml").read_text())[name]
-        for folder, name in files
-    ]
+    tables = [disk.toml(folder / "deviations.toml")[name] for folder, name in files]
     return {
         profile: [
             line
             for by_profile in tables
-            for line in by_profile.get(profile, []) + by_profile.get("all", [])
+            for line in by_profile.get(profile, ()) + by_profile.get("all", ())
         ]
         for profile in ("toy", "mini", "base", "paper")
     }
