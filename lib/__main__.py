@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib.claims import committed
-from lib.core import paths
+from lib.core import disk, paths
 from lib.core.names import Refused, one_line
 
 if TYPE_CHECKING:
@@ -256,8 +256,9 @@ def export(args: argparse.Namespace) -> None:
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
-    exported = export(run.model, folder, labels, args.onnx)
-    card.card(run, exported).save(folder / "README.md")
+    with disk.room(folder):
+        exported = export(run.model, folder, labels, args.onnx)
+        card.card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
