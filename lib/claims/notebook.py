@@ -6,6 +6,7 @@ Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `gri
 and guesses types; here both are errors, before anything runs."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -276,7 +277,7 @@ def digest(value: object) -> str:
 def committed() -> dict[str, Json]:
     """Return {name: what `committed_form` returned} of the committed notebooks. Raises
     Damaged."""
-    if not paths.COMMITTED.exists():
+    if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
     forms = disk.read_json(paths.COMMITTED, fix)

@@ -19,6 +19,7 @@ digest. Images are read by `lib.papers.nas_pruning.digits`."""
 import hashlib
 import importlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -178,7 +179,7 @@ def official_digests() -> Json:
 
     With them committed records are found on a machine without the data.
     """
-    if not paths.DIGESTS.exists():
+    if not os.path.lexists(paths.DIGESTS):
         return {}
     return disk.read_json(paths.DIGESTS, "take it from git")
 
