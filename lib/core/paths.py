@@ -75,7 +75,8 @@ def resolve_path(path: str | Path) -> Path:
     It may be relative to the working folder or to the project.
     """
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
-    return next((place for place in places if place.exists()), places[0]).resolve()
+    place = next((place for place in places if place.exists()), places[0])
+    return Path(os.path.realpath(place))  # Path.resolve fails where a link is a loop.
 
 
 def in_lab() -> bool:
