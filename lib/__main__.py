@@ -364,6 +364,9 @@ def main(words: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
+    for name, root in paths.roots().items():
+        if os.path.lexists(root) and not root.is_dir():
+            fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2

@@ -991,6 +991,19 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_variable(
     assert "set FIGURES_ROOT to another folder" in told and told.count("\n") == 1
 
 
+def test_a_root_that_is_no_folder_is_told_with_its_variable(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "loop").symlink_to("loop")
+    for place in ("/etc/passwd", "/dev/null", str(tmp_path / "loop")):
+        monkeypatch.setenv("RECORDS_ROOT", place)
+        assert __main__.main(["plan", "bermo_t06"]) == 2
+        told = capsys.readouterr().err
+        assert told == (
+            f"error: {place} is no folder; fix: set RECORDS_ROOT to another folder\n"
+        )
+
+
 def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, capsys):
     monkeypatch.setattr(locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
     assert __main__.main(["plan"]) == 2
