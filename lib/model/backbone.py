@@ -1,5 +1,5 @@
-"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through
-transformers.
+"""This module opens and saves models: BERT, RoBERTa, ELECTRA, MPNet and DistilBERT
+through transformers.
 
 A model that was operated on (`lib.model.surgery`) is saved as a class of
 `lib.model.modeling`. Runs and exports keep it in one format; an export carries the
@@ -18,7 +18,7 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .mpnet import arrange, rename_tensors
+from .layout import arrange, rename_tensors
 from .options import Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
@@ -165,7 +165,9 @@ def fitting(
             **more,
         )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
-    asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
+    asked = (
+        "" if surgery(model) else r"(encoder|transformer|embeddings)\."
+    )  # Other heads may go.
     wrong = [
         f"{name} is missing"
         for name in report["missing_keys"]

@@ -1,4 +1,4 @@
-"""This module names the parts of a BERT, RoBERTa, ELECTRA or MPNet by their role.
+"""This module names the parts of an encoder of any family by their role.
 
 Every other module of this folder builds on this one. Shapes: B batch, T tokens, H
 hidden, L layers."""

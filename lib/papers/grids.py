@@ -28,7 +28,7 @@ from lib.core.types import Json
 from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.stats.compare import Column
-from lib.stats.cost import CONFIG, SHAPES, Shape, configured
+from lib.stats.cost import SHAPES, Shape, configured, size_names
 
 
 def settings(name: str) -> SimpleNamespace:
@@ -96,7 +96,7 @@ PROFILES = {
 Value = TypeVar("Value")
 Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 
-FAMILIES = ("bert", "roberta", "electra", "mpnet")
+FAMILIES = ("bert", "roberta", "electra", "mpnet", "distilbert")
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
 PARAMETERS = (
