@@ -39,7 +39,7 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
     before = model(**batch).logits
     assert operate(model, {"op": "int8"}) == {"matrices": 6 * len(layers(model))}
     after = model(**batch).logits
-    assert (after - before).abs().max() < 0.15 * before.abs().max()
+    assert (after - before).abs().max() < 0.2 * before.abs().max()
     weight = layers(model)[0].attention.self.query.weight
     assert weight.dtype == torch.int8
     backbone.save(model, tokenizer, tmp_path)

@@ -25,22 +25,10 @@ from transformers.models.distilbert.modeling_distilbert import (
 )
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
-from .parts import FFN1, FFN2, OUT, QKV, Part, base
+from .parts import Part, base
+from .places import NAMES, STACKS
 from .scores import ATTENTION, attend
 
-ATTENTION_NORM, LAYER_NORM = "attention.output.LayerNorm", "output.LayerNorm"
-# These are transformers' names of the parts that have another name here.
-MPNET = dict(
-    zip((*QKV, OUT), (f"attention.attn.{name}" for name in "qkvo"), strict=True)
-)
-MPNET[ATTENTION_NORM] = "attention.LayerNorm"
-DISTILBERT = dict(
-    zip(
-        (*QKV, OUT), (f"attention.{x}_lin" for x in ("q", "k", "v", "out")), strict=True
-    )
-)
-DISTILBERT |= {FFN1: "ffn.lin1", FFN2: "ffn.lin2"}
-DISTILBERT |= {ATTENTION_NORM: "sa_layer_norm", LAYER_NORM: "output_layer_norm"}
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -226,11 +214,10 @@ def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
 
     Returns None for another model, whose names are transformers' own.
     """
-    stack, names = "encoder", MPNET
-    if hasattr(base(model), "transformer"):
-        stack, names = "transformer", DISTILBERT
-    elif not isinstance(getattr(base(model), "encoder", None), Encoder):
+    family = base(model).config.model_type.removeprefix("operated-")
+    if family not in NAMES:
         return None
+    stack, names = STACKS.get(family, "encoder"), NAMES[family]
     pattern = rf"encoder(\.layer\.\d+\.)({'|'.join(map(re.escape, names))})\."
     return {
         re.sub(

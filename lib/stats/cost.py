@@ -80,6 +80,7 @@ def configured(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
     family = config["model_type"]
     names = [field.name for field in fields(Shape)][1:-1]
+    sizes: dict[str, Any]
     sizes = dict(zip(names, map(config.get, size_names(family)), strict=False))
     embedding = config.get("embedding_size", sizes["hidden"])
     return Shape(family, **{"types": 0} | sizes, embedding=embedding)
