@@ -248,8 +248,10 @@ def show(args: argparse.Namespace) -> None:
 def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model
     card."""
-    from lib.export import card, export, opened
+    from lib.export import card, check_packages, export, opened
 
+    if args.onnx:
+        check_packages()
     run = opened.weights(opened.find_run(args.run), args.keep)
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
@@ -363,6 +365,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2
+    # A run's log says enough; workers and kernels inherit this.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # A kill ends as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

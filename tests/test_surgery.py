@@ -458,3 +458,22 @@ def test_what_stays_can_be_trained(op, tiny, sentences):
         if ".layer." in n and n.endswith("weight")
     ]
     assert len(found) == 16 and all(p.grad.abs().sum() > 0 for p in found)
+
+
+def test_opening_and_saving_leave_the_logging_of_transformers(
+    tiny, tokenizer, tmp_path, capfd
+):
+    log = transformers.logging
+    level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_info()
+    log.enable_progress_bar()
+    try:
+        backbone.save(tiny(), tokenizer, tmp_path / "model")
+        backbone.headed(tmp_path / "model", SPANS, 2, 0.0, seed=1)
+        assert log.get_verbosity() == log.INFO and log.is_progress_bar_enabled()
+    finally:
+        log.set_verbosity(level)
+        if not has_bars:
+            log.disable_progress_bar()
+    told = capfd.readouterr()
+    assert told.out == told.err == ""

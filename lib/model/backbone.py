@@ -23,10 +23,6 @@ from .options import Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
 
-# transformers must not report new heads or show bars, because a run's log says enough.
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-
 # Weights of these types can be opened in float32.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -90,8 +86,10 @@ def save(
     if folder is None:
         return
     done = surgery(model)
-    model.save_pretrained(folder, state_dict=None if done else rename_tensors(model))
-    tokenizer.save_pretrained(folder)
+    with quiet():
+        tensors = None if done else rename_tensors(model)
+        model.save_pretrained(folder, state_dict=tensors)
+        tokenizer.save_pretrained(folder)
     if done or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
@@ -122,6 +120,22 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Let transformers report no new heads and show no bars while the context is open,
+    because a run's log says enough; the rest of the process keeps its settings."""
+    log = transformers.logging
+    level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if has_bars:
+            log.enable_progress_bar()
+
+
+@contextmanager
 def opening(what: str, folder: str | Path) -> Iterator[None]:
     """Turn every error of transformers, while the context is open, into a ValueError of
     one line.
@@ -129,7 +143,8 @@ def opening(what: str, folder: str | Path) -> Iterator[None]:
     The error names the folder.
     """
     try:
-        yield
+        with quiet():
+            yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
