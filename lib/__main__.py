@@ -66,7 +66,9 @@ PATTERN = option(
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option(
-    "--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder"
+    "--model",
+    default="",
+    help="your own encoder: a folder, or a name that `fetch` brought",
 )
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
@@ -325,7 +327,7 @@ def verify(args: argparse.Namespace) -> bool:
 @command(option("name"))
 def fetch(args: argparse.Namespace) -> None:
     """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1)
-    to data/."""
+    to data/, or turn the pickle in a folder into safetensors."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")

@@ -33,6 +33,10 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
 # Outputs in float32 may differ by at most CLOSE.
 CLOSE = 1e-4
+# Where inputs are rounded to integers, one at an edge becomes its neighbour by the last
+# bit of a float. Another attention in torch changes outputs of MiniLM by 4 % so, and a
+# wrong graph by as much as they are.
+EDGE = 0.1
 INPUTS = (
     "input_ids",
     "attention_mask",
@@ -74,9 +78,12 @@ def export(
         most = max(
             float(abs(run(batch) - expected).max()) for batch, expected in samples
         )
-        if not most <= CLOSE:
+        limit = CLOSE
+        if form == "ONNX" and any(op["op"] == "int8" for op in surgery(model)):
+            limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
+        if not most <= limit:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
-            raise Refused(f"{why}than rounding ({CLOSE}): do not use it")
+            raise Refused(f"{why}than rounding ({limit:.1g}): do not use it")
         apart[form] = most
     return {"forms": apart, "auto": name, "remote": remote, **size(again)}
 

@@ -125,7 +125,7 @@ def checkpoint(name: str) -> Spec:
 def families(name: str) -> tuple[str, ...]:
     """Return the kinds of encoder that a profile has.
 
-    A reader's model is of one kind. An MPNet, which no paper has, stands for a BERT.
+    A reader's model is of one kind. A family that no paper has stands for a BERT.
     """
     if folder := reader_part(name, "model"):
         kind = shape_of(folder).family
