@@ -13,9 +13,10 @@ import transformers
 from conftest import FAMILIES, put, stand_in
 from safetensors.torch import load_file, save_file
 
+import lib
 from lib.__main__ import main
 from lib.core import paths
-from lib.core.names import Refused
+from lib.core.names import HEADLESS, Refused
 from lib.data import Task, models, toy
 from lib.model import backbone
 from lib.papers import encoder
@@ -101,6 +102,13 @@ def test_a_vocabulary_without_special_tokens_gets_them_behind_the_last_one(make)
     found = encoder.tokens(folder, "bert")
     assert (found.size, found.pad) == (25, words(folder).pad_token_id)
     assert found.size == len(words(folder))
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"version": "1.0"', b"{}"])
+def test_a_tokenizer_that_is_none_is_refused(body, make):
+    folder = make()
+    put(folder, "tokenizer.json", body)
+    assert f"{folder}/tokenizer.json: " in refusal(folder)
 
 
 def test_a_tokenizer_without_padding_is_refused(make):
@@ -222,8 +230,10 @@ def test_a_head_for_something_else_is_refused_and_its_fix_works(
 ):
     folder = make()
     headed(folder, cls, **more)
+    with pytest.raises(Refused, match=HEADLESS):
+        lib.network(folder, SINGLE)
     told = refusal(folder, SINGLE)
-    assert message in told and told.endswith(encoder.HEADLESS)
+    assert message in told and told.endswith(HEADLESS)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     transformers.AutoModel.from_pretrained(folder).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -19,10 +19,12 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from . import modeling
 from .layout import arrange, rename_tensors
-from .options import Refused
+from .options import HEADLESS, Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
 
+# Tensors of a head have such names, also those of a head for something else.
+HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
 # Weights of these types can be opened in float32.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -43,7 +45,7 @@ def headed(
         if model.config.num_labels != outputs:
             head_size = model.config.num_labels
             raise Refused(
-                f"{folder.name} has {head_size} outputs; the task needs {outputs}"
+                f"{folder.name} has {head_size} outputs; the task needs {outputs}; {HEADLESS}"
             )
     elif operated(folder):
         raise Refused(
@@ -51,6 +53,10 @@ def headed(
             "start from a model of such a task, or from one before surgery"
         )
     else:
+        with opening("weights", folder):
+            has_other = any(name.startswith(HEADS[head]) for name, _ in types(folder))
+        if has_other:
+            raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
         model = fitting(auto, folder, new_head=True, num_labels=outputs)

@@ -17,7 +17,7 @@ import numpy as np
 
 from lib import data
 from lib.core import paths
-from lib.core.names import Absent, Refused
+from lib.core.names import HEADLESS, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
@@ -33,7 +33,6 @@ FAMILIES = {
 }
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
-HEADLESS = "save the model without its head, as AutoModel opens it"
 LONGEST = 128  # The position table must have at least so many tokens.
 CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
 POINTER = b"version https://git-lfs"  # A file that Git LFS did not bring begins so.
@@ -79,28 +78,40 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     place = paths.resolve_path(path)
     if not place.is_dir():
         place = data.holding(models.local_name(str(path)), data.WEIGHTS) or place
+    try:
+        check(place, task)
+    except Refused as error:
+        raise type(error)(str(error).replace(str(place), str(path))) from None
+    return str(place)
+
+
+def check(place: Path, task: Task | None) -> None:
+    """Raise Refused for an encoder that cannot be trained, and Absent where a file is
+    missing."""
     if file := missing_file(place):
-        raise Absent(f"no model {str(path)!r}: {why_missing(path, place, file)}")
+        raise Absent(f"no model {str(place)!r}: {why_missing(place, file)}")
     for file in data.checkpoint_files(place):
         with open(file, "rb") as opened:
             if opened.read(len(POINTER)) == POINTER:
-                fix = f"git -C {path} lfs pull"
-                raise Refused(f"{path}/{file.name} is a Git LFS pointer; fix: {fix}")
-    config = configuration(place, path)
+                fix = f"git -C {place} lfs pull"
+                raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
+    config, weights = configuration(place), place / data.WEIGHTS
     shape = configured(config)
-    tensors = header(place / data.WEIGHTS, f"{path}/{data.WEIGHTS}")
-    tensors = {name.removeprefix(f"{shape.family}."): t for name, t in tensors.items()}
-    wrong = list(wrong_tensors(tensors, shape))
-    if wrong:
+    tensors = {
+        name.removeprefix(f"{shape.family}."): tensor
+        for name, tensor in header(weights).items()
+    }
+    if wrong := list(wrong_tensors(tensors, shape)):
         more = f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         fix = "fix: save model and configuration together, by save_pretrained"
-        raise Refused(f"{path}: {'; '.join(wrong[:3])}{more}; {fix}")
-    wrong = list(infinite(place / data.WEIGHTS, tensors))
-    wrong += wrong_tokens(tokens(place, shape.family), shape, config, task)
-    wrong += wrong_head(tensors, config, task) if task else []
+        raise Refused(f"{place}: {'; '.join(wrong[:3])}{more}; {fix}")
+    wrong = [
+        *infinite(weights, tensors),
+        *wrong_tokens(tokens(place, shape.family), shape, config, task),
+        *(wrong_head(tensors, config, task) if task else []),
+    ]
     if wrong:
-        raise Refused(f"{path}: {'; '.join(wrong)}")
-    return str(place)
+        raise Refused(f"{place}: {'; '.join(wrong)}")
 
 
 def missing_file(place: Path) -> str:
@@ -111,21 +122,21 @@ def missing_file(place: Path) -> str:
     return ""
 
 
-def why_missing(path: str | Path, place: Path, file: str) -> str:
+def why_missing(place: Path, file: str) -> str:
     """Return why a folder lacks a file, with a fix, by what it has instead."""
     if not place.is_dir():
-        fetch = f"fix: python -m lib fetch {path}, then the same command"
+        fetch = f"fix: python -m lib fetch {place}, then the same command"
         return f"no folder has this name; {fetch}, or name {FORM}"
     inside = [sub.parent.name for sub in sorted(place.glob(f"*/{CONFIG}"))]
     if file == CONFIG and (place / "adapter_config.json").exists():
         return "it is an adapter; fix: merge it into its encoder, and save that"
     if file == CONFIG and inside:
-        return f"it has no {file}; fix: name its folder {path}/{inside[0]}"
+        return f"it has no {file}; fix: name its folder {place / inside[0]}"
     if file == data.WEIGHTS and (place / models.PICKLE).exists():
-        return f"it has a pickle of weights; fix: python -m lib fetch {path}"
+        return f"it has a pickle of weights; fix: python -m lib fetch {place}"
     if file == data.WEIGHTS and any(place.glob("*.index.json")):
         cls = (read(place / CONFIG).get("architectures") or ["AutoModel"])[0]
-        code = f"from transformers import {cls}; name = {str(path)!r}; "
+        code = f"from transformers import {cls}; name = {str(place)!r}; "
         code += f"{cls}.from_pretrained(name).save_pretrained(name)"
         return f'its weights are in parts; fix: python -c "{code}"'
     return f"it has no {file}; it must be {FORM}"
@@ -140,16 +151,16 @@ def read(file: Path) -> Json:
 def shape_of(place: str | Path) -> Shape:
     """Return the Shape of the encoder in a folder. Raises Refused as `configuration`
     does."""
-    return configured(configuration(Path(place), place))
+    return configured(configuration(Path(place)))
 
 
-def configuration(place: Path, path: str | Path) -> Json:
+def configuration(place: Path) -> Json:
     """Return the configuration of the encoder in a folder.
 
-    path: its name in messages. Raises Refused for another family, for impossible sizes,
+    Raises Refused for another family, for impossible sizes,
     for heads that do not divide the hidden width, for short position tables, and for a
     model that reads to the left alone."""
-    file, body = f"{path}/{CONFIG}", lines.parsed(place / CONFIG)
+    body = lines.parsed(file := place / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
     if family not in FAMILIES:
@@ -175,11 +186,11 @@ def first_position(family: str, config: Json) -> int:
     return 2 * (family == "mpnet")
 
 
-def header(file: Path, name: str) -> dict[str, Json]:
+def header(file: Path) -> dict[str, Json]:
     """Return {name: {"dtype", "shape", "data_offsets"}} of the tensors in a file of
     safetensors: eight bytes with the length of a JSON object, the object, the values.
 
-    name: that of the file in messages. Raises Refused where it is damaged or cut off.
+    Raises Refused where the file is damaged or cut off.
     """
     size = file.stat().st_size
     with open(file, "rb") as opened:
@@ -190,10 +201,10 @@ def header(file: Path, name: str) -> dict[str, Json]:
         end = 8 + length + max(v["data_offsets"][1] for v in tensors.values())
     except (ValueError, AttributeError, KeyError, TypeError):
         fix = "save or copy it again"
-        raise lines.malformed(name, "no header", "safetensors", fix) from None
+        raise lines.malformed(file, "no header", "safetensors", fix) from None
     if size != end:
         fix = "copy it again"
-        raise lines.malformed(name, f"{size:,} bytes", f"{end:,}", fix)
+        raise lines.malformed(file, f"{size:,} bytes", f"{end:,}", fix)
     return tensors
 
 
@@ -276,8 +287,11 @@ def content_of(token: Any) -> str:
 
 def vocabulary(place: Path, body: Json) -> dict[str, int]:
     """Return {token: id} of the tokenizer in a folder; body: its tokenizer.json."""
-    if body:
-        table = body["model"]["vocab"]
+    if (place / VOCABULARIES[0]).exists():
+        table = body.get("model", {}).get("vocab")
+        if not table:
+            file, fix = place / VOCABULARIES[0], "save the tokenizer again"
+            raise lines.malformed(file, "no model.vocab", "a vocabulary", fix)
         if isinstance(table, list):  # Of a unigram model they are (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {
@@ -333,4 +347,4 @@ def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterato
     elif classes and names and names.lower() not in (classes.lower(), unnamed.lower()):
         fault = f"the head's classes are {names}, the task's {classes}"
     if fault:
-        yield f"{fault}; fix: {HEADLESS}"
+        yield f"{fault}; {HEADLESS}"
