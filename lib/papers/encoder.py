@@ -35,6 +35,7 @@ FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
 CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
+SETTINGS = "tokenizer_config.json"
 POINTER = b"version https://git-lfs"  # A file that Git LFS did not bring begins so.
 # numpy's types of the floating-point types of safetensors; it has no bfloat16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -182,7 +183,8 @@ def first_position(family: str, config: Json) -> int:
     """Return the place of the first token in the table of positions; RoBERTa and MPNet
     count from the id of padding."""
     if family == "roberta":
-        return config.get("pad_token_id", 1) + 1
+        padding = config.get("pad_token_id")
+        return 2 if padding is None else padding + 1
     return 2 * (family == "mpnet")
 
 
@@ -254,16 +256,13 @@ def infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
 def tokens(place: Path, family: str) -> Tokens:
     """Return what the tokenizer in a folder can write, as transformers opens it: a
     special token that its vocabulary lacks comes behind the last one."""
-    body, settings = (
-        read(place / VOCABULARIES[0]),
-        read(place / "tokenizer_config.json"),
-    )
+    body, settings = map(read, (place / VOCABULARIES[0], place / SETTINGS))
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {
         name: content_of(value)
         for name, value in (read(place / "special_tokens_map.json") | settings).items()
-        if name.endswith("_token") and value
+        if name.endswith("_token") and value and value is not True
     }
     ids = vocabulary(place, body) | read(place / "added_tokens.json")
     for number, token in settings.get("added_tokens_decoder", {}).items():
@@ -311,7 +310,7 @@ def wrong_tokens(
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
         yield f"the tokenizer has {found.size} tokens, vocab_size is {shape.vocab}; {fix}"
     if found.pad == -1:
-        fix = "fix: name one as pad_token in tokenizer_config.json"
+        fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
     counts = first_position(shape.family, config) - 1
     if found.pad is not None and 0 <= found.pad != counts >= 0:
@@ -336,7 +335,7 @@ def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterato
     saved = " ".join(config.get("architectures") or ["a model without a name"])
     outputs = [*sizes.values()][-1]
     labels = config.get("id2label") or {}
-    names = ", ".join(labels[key] for key in sorted(labels, key=int))
+    names = ", ".join(labels.values())
     unnamed = ", ".join(f"LABEL_{i}" for i in range(outputs))
     classes = ", ".join(task.labels)
     fault = ""
