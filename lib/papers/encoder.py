@@ -303,22 +303,22 @@ def vocabulary(place: Path, body: Json) -> dict[str, int]:
 
 
 def wrong_tokens(
-    found: Tokens, shape: Shape, config: Json, task: Task | None
+    written: Tokens, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
     """Yield how a tokenizer does not fit the encoder, or the texts of a task."""
-    if found.size > shape.vocab:
+    if written.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
-        yield f"the tokenizer has {found.size} tokens, vocab_size is {shape.vocab}; {fix}"
-    if found.pad == -1:
+        yield f"the tokenizer has {written.size} tokens, vocab_size is {shape.vocab}; {fix}"
+    if written.pad == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
     counts = first_position(shape.family, config) - 1
-    if found.pad is not None and 0 <= found.pad != counts >= 0:
-        ids = f"padding has id {found.pad} in the tokenizer"
+    if written.pad is not None and 0 <= written.pad != counts >= 0:
+        ids = f"padding has id {written.pad} in the tokenizer"
         yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"
-    if shape.types and found.types > shape.types and (task is None or task.pair):
+    if shape.types and written.types > shape.types and (task is None or task.pair):
         fix = f"fix: take texts without a second one, or {OTHER}"
-        yield f"type_vocab_size is {shape.types}, and pairs have {found.types}; {fix}"
+        yield f"type_vocab_size is {shape.types}, and pairs have {written.types}; {fix}"
 
 
 def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterator[str]:
