@@ -67,7 +67,9 @@ PATTERN = option(
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option(
-    "--model", default="", help="your own BERT, RoBERTa, ELECTRA or MPNet folder"
+    "--model",
+    default="",
+    help="your own encoder: a folder, or a name that `fetch` brought",
 )
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
@@ -250,8 +252,10 @@ def show(args: argparse.Namespace) -> None:
 def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model
     card."""
-    from lib.export import card, export, opened
+    from lib.export import card, check_packages, export, opened
 
+    if args.onnx:
+        check_packages()
     run = opened.weights(opened.find_run(args.run), args.keep)
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
@@ -327,7 +331,7 @@ def verify(args: argparse.Namespace) -> bool:
 @command(option("name"))
 def fetch(args: argparse.Namespace) -> None:
     """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1)
-    to data/."""
+    to data/, or turn the pickle in a folder into safetensors."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -370,6 +374,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2
+    # A run's log says enough; workers and kernels inherit this.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # A kill ends as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

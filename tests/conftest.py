@@ -56,9 +56,10 @@ def pytest_collection_modifyitems(items):
     )
 
 
-FAMILIES = ("bert", "roberta", "electra", "mpnet")
+FAMILIES = ("bert", "roberta", "electra", "mpnet", "distilbert")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
-PAD = {"bert": 0, "roberta": 1, "electra": 0, "mpnet": 1}
+PAD = {"bert": 0, "roberta": 1, "electra": 0, "mpnet": 1, "distilbert": 0}
+TYPES = {"roberta": 1, "mpnet": 0, "distilbert": 0}  # Others have two.
 WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 
@@ -137,6 +138,7 @@ NETWORKS = {
     "roberta": transformers.RobertaForMaskedLM,
     "electra": transformers.ElectraForPreTraining,
     "mpnet": transformers.MPNetForMaskedLM,
+    "distilbert": transformers.DistilBertForMaskedLM,
 }
 
 
@@ -145,7 +147,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
     are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
     tokenizer = made.get(family, lambda: words(folder))()
-    tables = len(tokenizer), positions, {"roberta": 1, "mpnet": 0}.get(family, 2)
+    tables = len(tokenizer), positions, TYPES.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
     if family == "roberta":
@@ -180,6 +182,7 @@ def classes(family):
         "roberta": "Roberta",
         "electra": "Electra",
         "mpnet": "MPNet",
+        "distilbert": "DistilBert",
     }[family]
     return tuple(
         getattr(transformers, name + end)
@@ -199,18 +202,17 @@ def configuration(family, heads, labels):
         },
         "electra": {"max_position_embeddings": POSITIONS, "embedding_size": 24},
         "mpnet": {"max_position_embeddings": POSITIONS + 2},
+        "distilbert": {"max_position_embeddings": POSITIONS},
     }[family]
+    rates = ["hidden_dropout_prob", "attention_probs_dropout_prob"]
+    if family == "distilbert":
+        rates = ["dropout", "attention_dropout", "seq_classif_dropout"]
+    sizes = zip(cost.size_names(family), (LAYERS, HIDDEN, heads, FFN), strict=False)
     return classes(family)[0](
         vocab_size=VOCAB,
-        hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=heads,
-        intermediate_size=FFN,
         num_labels=labels,
         initializer_range=0.25,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        **own,
+        **dict(sizes) | dict.fromkeys(rates, 0.0) | own,
     )
 
 
@@ -256,7 +258,7 @@ def shape():
             FFN,
             VOCAB,
             POSITIONS + 2 * (family in ("roberta", "mpnet")),
-            {"roberta": 1, "mpnet": 0}.get(family, 2),
+            TYPES.get(family, 2),
             24 if family == "electra" else HIDDEN,
         )
 

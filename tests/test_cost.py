@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
 from lib.core.options import Ghost
-from lib.model.mpnet import arrange
+from lib.model.layout import arrange
 from lib.papers import published
 from lib.papers.published import table
 from lib.stats.cost import (

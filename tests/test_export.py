@@ -14,9 +14,11 @@ import transformers
 from conftest import put
 
 from lib import export
+from lib.__main__ import main
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.options import MIX_NORMS
+from lib.export import opened
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
@@ -46,6 +48,7 @@ MAPS = ghost(kind="conv2d", positions=["qk"], **SURE)
 PLAIN = {
     "whole": ("bert", []),
     "whole MPNet": ("mpnet", []),
+    "whole DistilBERT": ("distilbert", []),
 }  # models without an operation
 OWN = {
     "int8": ("bert", [{"op": "int8"}]),
@@ -75,6 +78,8 @@ OWN = {
     "cut MPNet": ("mpnet", [CUT]),
     "searched MPNet": ("mpnet", [KEPT, {"op": "gates", "regions": ["heads"]}]),
     "ghosts of MPNet's maps": ("mpnet", [CUT | {"whole": ["v", "o"]}, MAPS]),
+    "cut DistilBERT": ("distilbert", [CUT]),
+    "ghosts of DistilBERT's maps": ("distilbert", [CUT | {"whole": ["v", "o"]}, MAPS]),
     "mix of ELECTRA": ("electra", [{"op": "mix", "norm": "layers", "init": "zeros"}]),
 } | {
     f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
@@ -138,15 +143,17 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     assert told["remote"] and max(told["forms"].values()) < 1e-5
 
 
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "mpnet", "distilbert"])
 @pytest.mark.parametrize(
-    "name", ["whole", "searched", "ghosts", "more ghosts", "ghosts of maps", "gates"]
+    "name",
+    ["whole", "searched", "ghosts", "more ghosts", "ghosts of maps", "gates", "int8"],
 )
 def test_onnx_gives_the_same(saved, tmp_path, name, family):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
     told = export.export(saved(family, ops), tmp_path / "out", onnx=True)
-    assert told["forms"]["ONNX"] < 1e-5
+    # An integer at an edge of rounding may be its neighbour.
+    assert told["forms"]["ONNX"] < (0.05 if name == "int8" else 1e-5)
 
 
 FIVE = {  # an export of each kind, and whether onnxruntime opens it too
@@ -156,6 +163,8 @@ FIVE = {  # an export of each kind, and whether onnxruntime opens it too
     "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
     "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
     "MPNet": (lambda make: make(*OWN["ghosts of MPNet's maps"]), True),
+    "DistilBERT": (lambda make: make(*OWN["cut DistilBERT"]), True),
+    "int8": (lambda make: make(*OWN["int8"]), True),
     "layer dropping": (
         lambda make: make("bert", [{"op": "layer_dropping", "layers": [1]}]),
         True,
@@ -219,7 +228,8 @@ def test_a_folder_opens_where_this_library_is_absent(name, elsewhere):
             for each in (texts, *texts)
         )
     for form in told.keys() - {"pipe"}:
-        assert np.abs(np.array(told[form]) - expected.numpy()).max() < 1e-5, form
+        most = np.abs(np.array(told[form]) - expected.numpy()).max()
+        assert most < (0.05 if (name, form) == ("int8", "onnx") else 1e-5), form
     for each, logits in zip(told["pipe"], alone, strict=True):
         assert each["label"] == ("no", "yes")[logits.argmax()]
         assert each["score"] == pytest.approx(float(logits.softmax(1).max()), abs=1e-5)
@@ -271,7 +281,6 @@ def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
         ),
         ("bert", OWN["mix, none"][1], r"changes \[cut, mix\]"),
         ("bert", OWN["convolutions of features"][1], r"changes \[cut, ghost\]"),
-        (*OWN["int8"], r"changes \[int8\]"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_written(
@@ -280,6 +289,21 @@ def test_what_cannot_be_is_said_before_anything_is_written(
     folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
         export.export(folder, tmp_path / "out", onnx=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_packages_that_are_absent_are_told_before_any_work(
+    saved, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(export, "PACKAGES", ("json", "no_such_package"))
+    told = "ONNX needs the packages no_such_package; fix: python -m pip install -r "
+    folder = saved("bert", [])
+    with pytest.raises(Refused, match=told):
+        export.export(folder, tmp_path / "out", onnx=True)
+    monkeypatch.setattr(opened, "find_run", None)  # No run is looked for or made.
+    assert main(["export", "finetune-0", "--keep", "--onnx"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line and line.endswith("requirements-export.txt")
     assert not (tmp_path / "out").exists()
 
 

@@ -28,7 +28,7 @@ def gradients(model, inputs, numerics):
     return logits.detach().float(), found
 
 
-@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.03)])
+@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.04)])
 def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
     model, numerics, inputs = tiny(family).eval(), Numerics(dtype, 1), batch()
     logits, wanted = gradients(model, inputs, Numerics("float32", 1))

@@ -17,7 +17,7 @@ from lib.core import disk, paths
 from lib.core.options import Numerics
 from lib.data import Split, models
 from lib.model import backbone, gates, masks, mix, scores, supernet
-from lib.model.mpnet import arrange
+from lib.model.layout import arrange
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net

@@ -6,14 +6,16 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, untrained
+from conftest import finetuned, made, put, stand_in, untrained
 from huggingface_hub import ModelCard
 
 import lib
 from lib import data
 from lib.__main__ import main
 from lib.core.options import Train
+from lib.core.spec import Spec
 from lib.core.store import Store
+from lib.data import own, toy
 from lib.export import opened
 from lib.papers.ghostbert import recipes as ghostbert
 
@@ -106,9 +108,14 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
         json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"]
         == labels[0]
     )
-    made = ModelCard.load(tmp_path / "out" / "README.md")
-    text, facts = made.text, made.data
-    assert facts.library_name == "transformers"
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    text, facts = card.text, card.data
+    assert (facts.library_name, facts.pipeline_tag) == (
+        "transformers",
+        "text-classification",
+    )
+    values = {result.metric_type: result.metric_value for result in facts.eval_results}
+    assert values["matthews"] == run.metrics["matthews"]
     score = f"{100 * run.metrics['matthews']:.1f}"
     for part in (
         "1. `pretrain`, seed 0",
@@ -121,3 +128,24 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
         "python -m lib export " + run.name,
     ):
         assert part in text, part
+
+
+def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
+    here, tmp_path, monkeypatch
+):
+    rows = "".join(f"word{i} word{i % 7}\t{'ab'[i % 2]}\n" for i in range(100))
+    path = put(tmp_path / "secret", "rows.tsv", "text\tlabel\n" + rows)
+    (folder := tmp_path / "secret" / "my-encoder").mkdir()
+    stand_in(folder, toy.corpus(60, 0), "bert", heads=4, layers=1, ffn=32, hidden=16)
+    start = {"name": str(folder), "digest": data.weights(str(folder))}
+    train = Train(epochs=1, batch=32, lr=1e-3, max_length=16)
+    told = data.describe("own", own.task(str(path)).name)
+    run = made(
+        here, finetuned(told, train, {"start": Spec("checkpoint", start, seed=0)})
+    )
+    assert not main(["export", run.name, "--to", str(tmp_path / "out")])
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "What my-encoder read in pre-training" in card
+    for file in (tmp_path / "out").iterdir():
+        assert str(tmp_path).encode() not in file.read_bytes(), file
+    assert ModelCard(card).data.base_model is None

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from lib.core.options import Ghost
 from lib.core.spec import plain
 from lib.model import backbone
+from lib.model.cut import wide
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.stats.cost import SHAPES, parameters
@@ -22,7 +23,7 @@ KEEP = {"op": "keep", "heads": HEADS, "neurons": NEURONS}
 
 def random_scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    heads, neurons = model.config.num_attention_heads, model.config.intermediate_size
+    heads, neurons = (wide(layers(model)[0])[part] for part in ("heads", "neurons"))
     return {
         "head_scores": torch.rand(2, heads, generator=generator),
         "neuron_scores": torch.rand(2, neurons, generator=generator),
@@ -279,7 +280,8 @@ def test_a_new_head_is_drawn_from_its_seed(family, head, tiny, tokenizer, tmp_pa
     assert all(torch.equal(same[k], twin[k]) for k in same)
     drawn = [k for k in same if not torch.equal(same[k], other[k])]
     assert drawn and all(
-        k.startswith(("classifier", "qa_outputs")) or "pooler" in k for k in drawn
+        k.startswith(("classifier", "pre_classifier", "qa_outputs")) or "pooler" in k
+        for k in drawn
     )
 
 
@@ -456,3 +458,22 @@ def test_what_stays_can_be_trained(op, tiny, sentences):
         if ".layer." in n and n.endswith("weight")
     ]
     assert len(found) == 16 and all(p.grad.abs().sum() > 0 for p in found)
+
+
+def test_opening_and_saving_leave_the_logging_of_transformers(
+    tiny, tokenizer, tmp_path, capfd
+):
+    log = transformers.logging
+    level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_info()
+    log.enable_progress_bar()
+    try:
+        backbone.save(tiny(), tokenizer, tmp_path / "model")
+        backbone.headed(tmp_path / "model", SPANS, 2, 0.0, seed=1)
+        assert log.get_verbosity() == log.INFO and log.is_progress_bar_enabled()
+    finally:
+        log.set_verbosity(level)
+        if not has_bars:
+            log.disable_progress_bar()
+    told = capfd.readouterr()
+    assert told.out == told.err == ""

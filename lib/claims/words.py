@@ -57,6 +57,7 @@ FAMILIES = {
     "roberta": "RoBERTa",
     "electra": "ELECTRA",
     "mpnet": "MPNet",
+    "distilbert": "DistilBERT",
 }
 DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
 

@@ -30,6 +30,7 @@ from lib.core.names import Refused
 MANIFEST = "manifest.json"
 # What a killed process left beside a file is removed after so many seconds.
 OLD = 24 * 3600.0
+TICK = 10**9  # A file that changed within so many nanoseconds may change unseen.
 
 
 class Damaged(Refused):
@@ -223,8 +224,11 @@ def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
 
 def digest(path: str | Path) -> str:
     """Return the digest of a file. It is computed once in a process while its `stamp`
-    stays."""
-    return _digest(*stamp(path))
+    stays, and each time while the file is fresh: a second write may have the time of
+    the first, as clocks of file systems tick slowly."""
+    place, *state = stamp(path)
+    is_fresh = abs(time.time_ns() - state[2]) < TICK
+    return _digest.__wrapped__(place) if is_fresh else _digest(place, *state)
 
 
 @lru_cache(100_000)

@@ -3,6 +3,7 @@
 What the models need too stands in `lib.model.options`, since an export carries
 `lib/model` alone."""
 
+from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
 from lib.model.options import known as known
 from lib.model.options import one_of as one_of

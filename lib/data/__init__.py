@@ -311,26 +311,26 @@ def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
     Official rows that are there are looked for once, a user's files again when they
     change: a grid asks for them a thousand times."""
     user_files = source(name).files(task_name) if name == "own" else ()
-    return looked_for(name, task_name, *map(disk.stamp, user_files))
+    return looked_for(name, task_name, *((str(f), disk.digest(f)) for f in user_files))
 
 
 @cache
 def looked_for(
-    name: str, task_name: str, *stamps: tuple[str, *tuple[int, ...]]
+    name: str, task_name: str, *contents: tuple[str, str]
 ) -> tuple[str, list[str]]:
-    """Return what `at_hand` does. stamps: those of a user's files.
+    """Return what `at_hand` does. contents: the paths of a user's files, with digests.
 
     Digest and names are noted on disk until a file of the source or of this package
     changes: reading every task takes seconds, and each command asks for most of them.
     """
-    files = [Path(path) for path, *_ in stamps]
+    files = [Path(path) for path, _ in contents]
     for root in folder(name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read() -> list[str]:
         return [of_rows(name, task_name), *splits(name, task_name)]
 
-    note = ["rows", name, task_name]
+    note = ["rows", name, task_name, *contents]
     rows_digest, *names = disk.remembered(note, [*CODE, *files], read)
     return rows_digest, names
 

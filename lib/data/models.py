@@ -29,15 +29,26 @@ HUB = disk.toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
+def local_name(name: str) -> str:
+    """Return the name here (HUB) of a checkpoint that has this name at the hub, or else
+    the name itself."""
+    return next((local for local, hub in HUB.items() if hub == name), name)
+
+
 def fetch(name: str) -> Path:
     """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from
     the hub. Returns its folder.
 
-    Where a checkpoint has a name here (HUB), its name at the hub stands for that one.
+    name: as `local_name` takes it; or the folder of a pickle, whose weights are written
+    beside it as safetensors.
     Raises OSError in one line where the hub cannot be reached. Raises Refused for an
     unknown name, where the weights are not the official ones, or where a pickle holds
     anything but tensors."""
-    name = next((local for local, hub in HUB.items() if hub == name), name)
+    if (pickle := Path(name).expanduser() / PICKLE).is_file():
+        with disk.atomic_path(pickle.with_name(WEIGHTS)) as weights_path:
+            convert(pickle, weights_path)
+        return pickle.parent
+    name = local_name(name)
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target

@@ -151,7 +151,7 @@ def _read(line: str) -> tuple[Task, dict[str, Split]]:
     process."""
     place, _, columns = line.partition(": ")
     place = _place(place)
-    return _parsed(place, columns, *map(disk.stamp, _files(place).values()))
+    return _parsed(place, columns, *map(disk.digest, _files(place).values()))
 
 
 @lru_cache(8)

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from lib.core.spec import Spec, ancestry, from_json, placeless
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task
+from lib.data.models import HUB
 from lib.export.opened import task_of
 from lib.report.tables import escaped
 
@@ -23,9 +24,10 @@ def card(run: Run, exported: Json) -> ModelCard:
     """
     spec, task = from_json(run.spec), task_of(run)
     behind = ancestry([spec])
-    bases = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
+    names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
+    bases = [Path(name).name for name in names]
     return ModelCard.from_template(
-        ModelCardData(library_name="transformers"),
+        metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escaped(f"{Path(task.name).name if task else 'Encoder'}, {run.name}"),
         classes=[escaped(name) for name in task.labels] if task else [],
@@ -34,6 +36,31 @@ def card(run: Run, exported: Json) -> ModelCard:
         described=json.dumps(placeless(spec.args.get("data", {}))),
         method="\n".join(steps(spec)),
         **{"run": run, "exported": exported, "task": task, "bases": bases},
+    )
+
+
+def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
+    """Return what the hub reads of a model: its library, kind, encoder and scores.
+
+    names: those of the checkpoints behind it; one of a reader's own is not at the hub.
+    """
+    kind = "feature-extraction"
+    if task:
+        kind = "question-answering" if task.span else "text-classification"
+    scores = [
+        EvalResult(
+            kind, run.spec["args"]["data"]["source"], Path(task.name).name, *score
+        )
+        for score in measured(run, task).items()
+        if task
+    ]
+    return ModelCardData(
+        library_name="transformers",
+        pipeline_tag=kind,
+        tags=["model-compression"],
+        base_model=[HUB[name] for name in names if name in HUB] or None,
+        model_name=run.name,
+        eval_results=scores or None,
     )
 
 

@@ -46,7 +46,7 @@ def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a
     mean of 1 in each layer.
 
-    model: a BERT, RoBERTa, ELECTRA or MPNet whose parameters have the gradient of the
+    model: an encoder whose parameters have the gradient of the
     loss in `grad`. Raises AttributeError where a gradient is missing."""
     import torch
     import torch_pruning

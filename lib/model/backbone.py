@@ -1,5 +1,5 @@
-"""This module opens and saves models: BERT, RoBERTa, ELECTRA and MPNet through
-transformers.
+"""This module opens and saves models: BERT, RoBERTa, ELECTRA, MPNet and DistilBERT
+through transformers.
 
 A model that was operated on (`lib.model.surgery`) is saved as a class of
 `lib.model.modeling`. Runs and exports keep it in one format; an export carries the
@@ -18,15 +18,13 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .mpnet import arrange, rename_tensors
-from .options import Refused
+from .layout import arrange, rename_tensors
+from .options import HEADLESS, Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
 
-# transformers must not report new heads or show bars, because a run's log says enough.
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-
+# Tensors of a head have such names, also those of a head for something else.
+HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
 # Weights of these types can be opened in float32.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -47,7 +45,7 @@ def headed(
         if model.config.num_labels != outputs:
             head_size = model.config.num_labels
             raise Refused(
-                f"{folder.name} has {head_size} outputs; the task needs {outputs}"
+                f"{folder.name} has {head_size} outputs; the task needs {outputs}; {HEADLESS}"
             )
     elif operated(folder):
         raise Refused(
@@ -55,6 +53,10 @@ def headed(
             "start from a model of such a task, or from one before surgery"
         )
     else:
+        with opening("weights", folder):
+            has_other = any(name.startswith(HEADS[head]) for name, _ in types(folder))
+        if has_other:
+            raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
         model = fitting(auto, folder, new_head=True, num_labels=outputs)
@@ -90,8 +92,10 @@ def save(
     if folder is None:
         return
     done = surgery(model)
-    model.save_pretrained(folder, state_dict=None if done else rename_tensors(model))
-    tokenizer.save_pretrained(folder)
+    with quiet():
+        tensors = None if done else rename_tensors(model)
+        model.save_pretrained(folder, state_dict=tensors)
+        tokenizer.save_pretrained(folder)
     if done or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
@@ -122,6 +126,22 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Let transformers report no new heads and show no bars while the context is open,
+    because a run's log says enough; the rest of the process keeps its settings."""
+    log = transformers.logging
+    level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if has_bars:
+            log.enable_progress_bar()
+
+
+@contextmanager
 def opening(what: str, folder: str | Path) -> Iterator[None]:
     """Turn every error of transformers, while the context is open, into a ValueError of
     one line.
@@ -129,7 +149,8 @@ def opening(what: str, folder: str | Path) -> Iterator[None]:
     The error names the folder.
     """
     try:
-        yield
+        with quiet():
+            yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
@@ -165,7 +186,9 @@ def fitting(
             **more,
         )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
-    asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
+    asked = (
+        "" if surgery(model) else r"(encoder|transformer|embeddings)\."
+    )  # Other heads may go.
     wrong = [
         f"{name} is missing"
         for name in report["missing_keys"]

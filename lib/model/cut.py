@@ -104,7 +104,7 @@ def narrow(
             path, sliced(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
-    if hasattr(attention, "columns"):  # Of the bias of an MPNet (mpnet.py).
+    if hasattr(attention, "columns"):  # Of the bias of an MPNet (layout.py).
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
             heads.to(device) if before is None else before[heads.to(device)]

@@ -36,6 +36,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .int8 import Int8, rounded
 from .options import Ghost, Refused, stream
 from .parts import Padding, Part, layers, padding, real
 from .scores import raw, register
@@ -184,14 +185,20 @@ class Folded(Ghosted):
     It gives the sum over heads of H_h, plus the sum over features f of ReLU(the sum
     over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold: its
     slice of x times its columns of the weight. One product gives all M of them [B, M,
-    T, H], with no more operations than the dense layer has."""
+    T, H], with no more operations than the dense layer has. The integers of an `Int8`
+    are multiplied as floats, which are exact up to 1,000 columns of a head."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        heads = self.convolution.full[1]
-        slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)
-        head_outputs = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(
-            1, 2, 0
-        )
+        heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
+        scales = None
+        if isinstance(self.dense, Int8):
+            integers, scale = rounded(x.float())
+            inputs, weight = integers.float(), weight.float()
+            scales = scale.unsqueeze(1) * self.dense.scale
+        slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
+        head_outputs = slices @ weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
+        if scales is not None:
+            head_outputs = (head_outputs * scales).to(x.dtype)
         y = head_outputs.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)

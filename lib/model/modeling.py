@@ -12,7 +12,7 @@ import transformers
 
 from .surgery import operate
 
-FAMILIES = ("Bert", "Roberta", "Electra", "MPNet")
+FAMILIES = ("Bert", "Roberta", "Electra", "MPNet", "DistilBert")
 
 
 @cache

@@ -16,6 +16,7 @@ class Refused(ValueError):
     keeps the traceback of all other errors."""
 
 
+HEADLESS = "fix: save the model without its head, as AutoModel opens it"
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 START = 5.0  # Before a search every gate has this alpha.
 FACTOR = 128  # The factorised token table has so many channels (MobileBERT).

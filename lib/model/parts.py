@@ -1,4 +1,4 @@
-"""This module names the parts of a BERT, RoBERTa, ELECTRA or MPNet by their role.
+"""This module names the parts of an encoder of any family by their role.
 
 Every other module of this folder builds on this one. Shapes: B batch, T tokens, H
 hidden, L layers."""
@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from .places import FFN1 as FFN1
+from .places import FFN2 as FFN2
+from .places import OUT as OUT
+from .places import QKV as QKV
+
 # A Part is a module of transformers or of this folder. torch gives the parts of a
 # module no types.
 Part = Any
-
-# These are paths of linear layers in a transformer layer.
-QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
-OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 
 
 def base(model: nn.Module) -> Part:

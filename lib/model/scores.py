@@ -48,7 +48,7 @@ def raw(
     """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the
     softmax.
 
-    position_bias: [1, A, T, T], which is added to the scores (lib.model.mpnet), or
+    position_bias: [1, A, T, T], which is added to the scores (lib.model.layout), or
     None. The scores without the mask go to the list of `watch`."""
     scores = (
         query

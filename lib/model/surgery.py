@@ -18,8 +18,8 @@ from .cut import cut, keep
 from .gates import attach
 from .ghost import add as ghost
 from .int8 import quantise
+from .layout import arrange
 from .mix import add as mix
-from .mpnet import arrange
 from .options import Refused, known
 from .parts import Part, surgery
 from .stack import stack, trigram

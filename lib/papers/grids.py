@@ -18,17 +18,19 @@ from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from lib import data
-from lib.core import disk, options, paths
-from lib.core.names import Absent, Refused, known
+from lib.core import disk, options
+from lib.core.names import Refused, known
 from lib.core.options import Augment, Numerics, Span, Targets, Train
 from lib.core.papers import collect, find_papers
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
-from lib.data import grammar, lines, models, own
+from lib.data import grammar, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
+from lib.papers.encoder import folder as folder
+from lib.papers.encoder import shape_of
 from lib.stats.compare import Column
-from lib.stats.cost import CONFIG, SHAPES, Shape, configured
+from lib.stats.cost import SHAPES, Shape
 
 
 def settings(name: str) -> SimpleNamespace:
@@ -96,16 +98,11 @@ PROFILES = {
 Value = TypeVar("Value")
 Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 
-FAMILIES = ("bert", "roberta", "electra", "mpnet")
-OTHER = "take another model"
-LONGEST = 128  # The position table must have at least so many tokens.
 PARAMETERS = (
     "profile",
     "data",
     "model",
 )  # Notebooks and commands have these parameters.
-# A folder of a model needs one file of each of these lists.
-NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")
 
 
 def profile_of(name: str) -> SimpleNamespace:
@@ -128,7 +125,7 @@ def checkpoint(name: str) -> Spec:
 def families(name: str) -> tuple[str, ...]:
     """Return the kinds of encoder that a profile has.
 
-    A reader's model is of one kind. An MPNet, which no paper has, stands for a BERT.
+    A reader's model is of one kind. A family that no paper has stands for a BERT.
     """
     if folder := reader_part(name, "model"):
         kind = shape_of(folder).family
@@ -193,7 +190,8 @@ class ReaderProfile(str):
 
     def __new__(cls, profile: str, data: str = "", model: str = "") -> Self:
         self = super().__new__(cls, profile)
-        self.data, self.model = data and own.task(data).name, model and folder(model)
+        task = own.task(data) if data else None
+        self.data, self.model = task.name if task else "", model and folder(model, task)
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
@@ -290,48 +288,6 @@ def own_rows(
     return min(
         rows or most or available, most or available, available - held_out
     ), held_out
-
-
-def folder(path: str | Path) -> str:
-    """Return the full path of a reader's model.
-
-    The path may be relative to the working folder or to the project. Raises
-    FileNotFoundError where a file of it is missing, and ValueError as `shape_of` does.
-    """
-    full_path = paths.resolve_path(path)
-    for names in map(str.split, NEEDED):
-        if not any((full_path / name).is_file() for name in names):
-            form = (
-                "it must be a BERT, RoBERTa, ELECTRA or MPNet folder by save_pretrained"
-            )
-            raise Absent(
-                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
-            )
-    shape_of(full_path)
-    return str(full_path)
-
-
-def shape_of(path: str | Path) -> Shape:
-    """Return the Shape of a reader's model, from its config.json.
-
-    Raises Refused for a model that is no BERT, RoBERTa, ELECTRA or MPNet, for
-    impossible sizes, for heads that do not divide the hidden width, and for short
-    position tables."""
-    body = lines.parsed(file := Path(path) / "config.json")
-    family = body.get("model_type") if isinstance(body, dict) else None
-    if family not in FAMILIES:
-        raise lines.malformed(
-            file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER
-        )
-    least = dict.fromkeys(CONFIG[1:], 1)
-    least["max_position_embeddings"] = LONGEST + 2 * (family in ("roberta", "mpnet"))
-    if family == "mpnet":
-        del least["type_vocab_size"]
-    for name, low in least.items():
-        if type(body.get(name)) is not int or body[name] < low:
-            mismatch = f"{name} {body.get(name)!r}", f"a whole number from {low}"
-            raise lines.malformed(file, *mismatch, OTHER)
-    return configured(body)
 
 
 LABELS = Targets("hard")

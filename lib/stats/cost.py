@@ -10,7 +10,7 @@ is two FLOPs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +29,14 @@ class Shape:
     Raises Refused where A does not divide H.
     """
 
-    family: str  # It is "bert", "roberta", "electra" or "mpnet".
+    family: str  # It is a key of transformers, one of lib.papers.grids.FAMILIES.
     layers: int
     hidden: int
     heads: int
     ffn: int
     # The tables of tokens, positions and token types have so many rows. RoBERTa's and
-    # MPNet's table of positions has two more than its longest input, and MPNet has no
-    # token types.
+    # MPNet's table of positions has two more than its longest input; MPNet and
+    # DistilBERT have no token types.
     vocab: int
     positions: int
     types: int
@@ -51,10 +51,18 @@ class Shape:
 
 
 BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
-# These are transformers' names of the fields of a Shape, but for the last one: only
-# ELECTRA has it.
-CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
-CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
+WIDTHS = "num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
+DISTILBERT = "n_layers dim n_heads hidden_dim".split()
+TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
+UNTYPED = ("mpnet", "distilbert")  # Families without token types.
+
+
+def size_names(family: str) -> list[str]:
+    """Return transformers' names of the fields of a Shape from `layers` to `types`.
+
+    They are one fewer for a family without token types."""
+    widths = DISTILBERT if family == "distilbert" else WIDTHS
+    return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
 
 
 def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
@@ -63,19 +71,19 @@ def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
 
     if shape.family == "electra":
         more["embedding_size"] = shape.embedding
-    family, *sizes, _ = astuple(shape)
-    more |= dict(zip(CONFIG[1:], sizes, strict=True))
-    if family == "mpnet":
-        del more["type_vocab_size"]
+    family, *sizes = astuple(shape)
+    more |= dict(zip(size_names(family), sizes, strict=False))
     return AutoConfig.for_model(family, **more)
 
 
 def configured(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
-    fields = (
-        config.get(name, 0) if name == CONFIG[-1] else config[name] for name in CONFIG
-    )
-    return Shape(*fields, embedding=config.get("embedding_size", config["hidden_size"]))
+    family = config["model_type"]
+    names = [field.name for field in fields(Shape)][1:-1]
+    sizes: dict[str, Any]
+    sizes = dict(zip(names, map(config.get, size_names(family)), strict=False))
+    embedding = config.get("embedding_size", sizes["hidden"])
+    return Shape(family, **{"types": 0} | sizes, embedding=embedding)
 
 
 SHAPES = {

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data
-from lib.core.names import Refused
+from lib.core.names import HEADLESS, Refused
 from lib.core.options import Span
 from lib.core.types import Arrays, Json
 from lib.data import Split, Task, spans
@@ -46,8 +46,7 @@ def network(
     fitting = task_classes.lower(), unnamed.lower()
     if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
-            f"the head's classes are {head_classes}, the task's {task_classes}; "
-            "fix: save the model without its head, as AutoModel opens it"
+            f"the head's classes are {head_classes}, the task's {task_classes}; {HEADLESS}"
         )
     return model, tokenizer
 

@@ -1,0 +1,349 @@
+"""This module opens a reader's encoder before anything is planned with it. It is free
+of torch.
+
+A folder that `save_pretrained` of transformers wrote has a configuration, weights and a
+tokenizer. They are compared with each other and with the task: the header of the
+weights has names, shapes and types of all tensors. So a folder that cannot be trained
+is refused at once, in one line with the path that the reader gave.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib import data
+from lib.core import paths
+from lib.core.names import HEADLESS, Absent, Refused
+from lib.core.types import Json
+from lib.data import Task, lines, models
+from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
+from lib.stats.cost import Shape, configured, size_names
+
+# transformers' key of each family, and its name.
+FAMILIES = {
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "electra": "ELECTRA",
+    "mpnet": "MPNet",
+    "distilbert": "DistilBERT",
+}
+FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
+OTHER = "take another model"
+LONGEST = 128  # The position table must have at least so many tokens.
+CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
+SETTINGS = "tokenizer_config.json"
+POINTER = b"version https://git-lfs"  # A file that Git LFS did not bring begins so.
+# numpy's types of the floating-point types of safetensors; it has no bfloat16.
+FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+SMALL = 1 << 16  # Tensors of so many values are looked at: a NaN is in all or in none.
+# The class of a model for a task, and its head, by whether the task is one of spans.
+HEADS = {
+    False: ("SequenceClassification", "classifier."),
+    True: ("QuestionAnswering", "qa_outputs."),
+}
+# Tokenizers of these kinds have such special tokens where their files name no others.
+NO_TOKENS: dict[str, str] = {}
+BRACKETS = {
+    f"{x}_token": f"[{x.upper()}]" for x in ("pad", "unk", "cls", "sep", "mask")
+}
+ANGLES = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>"}
+SPECIAL = dict.fromkeys(("bert", "electra", "distilbert"), BRACKETS)
+SPECIAL |= dict.fromkeys(("roberta", "mpnet"), ANGLES)
+SPECIAL |= dict.fromkeys(("pretrained", "tokenizersbackend"), NO_TOKENS)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens are what a tokenizer can write.
+
+    size: one more than the largest id. pad: the id of padding, -1 without one, None
+    where the kind of tokenizer is not known. types: the number of token types of a
+    pair."""
+
+    size: int
+    pad: int | None
+    types: int
+
+
+def folder(path: str | Path, task: Task | None = None) -> str:
+    """Return the full path of a reader's encoder.
+
+    path: a folder, relative to the working folder or to the project, or the name of a
+    checkpoint that `lib fetch` brought. task: what it is for; None stands for tasks of
+    pairs without a head. Raises Absent where a file is missing, and Refused for an
+    encoder that cannot be trained on the task."""
+    place = paths.resolve_path(path)
+    if not place.is_dir():
+        place = data.holding(models.local_name(str(path)), data.WEIGHTS) or place
+    try:
+        check(place, task)
+    except Refused as error:
+        raise type(error)(str(error).replace(str(place), str(path))) from None
+    return str(place)
+
+
+def check(place: Path, task: Task | None) -> None:
+    """Raise Refused for an encoder that cannot be trained, and Absent where a file is
+    missing."""
+    if file := missing_file(place):
+        raise Absent(f"no model {str(place)!r}: {why_missing(place, file)}")
+    for file in data.checkpoint_files(place):
+        with open(file, "rb") as opened:
+            if opened.read(len(POINTER)) == POINTER:
+                fix = f"git -C {place} lfs pull"
+                raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
+    config, weights = configuration(place), place / data.WEIGHTS
+    shape = configured(config)
+    tensors = {
+        name.removeprefix(f"{shape.family}."): tensor
+        for name, tensor in header(weights).items()
+    }
+    if wrong := list(wrong_tensors(tensors, shape)):
+        more = f"; {len(wrong) - 3} more" * (len(wrong) > 3)
+        fix = "fix: save model and configuration together, by save_pretrained"
+        raise Refused(f"{place}: {'; '.join(wrong[:3])}{more}; {fix}")
+    wrong = [
+        *infinite(weights, tensors),
+        *wrong_tokens(tokens(place, shape.family), shape, config, task),
+        *(wrong_head(tensors, config, task) if task else []),
+    ]
+    if wrong:
+        raise Refused(f"{place}: {'; '.join(wrong)}")
+
+
+def missing_file(place: Path) -> str:
+    """Return what a folder lacks, of configuration, weights and a tokenizer, or ""."""
+    for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
+        if not any((place / name).is_file() for name in names):
+            return " or ".join(names)
+    return ""
+
+
+def why_missing(place: Path, file: str) -> str:
+    """Return why a folder lacks a file, with a fix, by what it has instead."""
+    if not place.is_dir():
+        fetch = f"fix: python -m lib fetch {place}, then the same command"
+        return f"no folder has this name; {fetch}, or name {FORM}"
+    inside = [sub.parent.name for sub in sorted(place.glob(f"*/{CONFIG}"))]
+    if file == CONFIG and (place / "adapter_config.json").exists():
+        return "it is an adapter; fix: merge it into its encoder, and save that"
+    if file == CONFIG and inside:
+        return f"it has no {file}; fix: name its folder {place / inside[0]}"
+    if file == data.WEIGHTS and (place / models.PICKLE).exists():
+        return f"it has a pickle of weights; fix: python -m lib fetch {place}"
+    if file == data.WEIGHTS and any(place.glob("*.index.json")):
+        cls = (read(place / CONFIG).get("architectures") or ["AutoModel"])[0]
+        code = f"from transformers import {cls}; name = {str(place)!r}; "
+        code += f"{cls}.from_pretrained(name).save_pretrained(name)"
+        return f'its weights are in parts; fix: python -c "{code}"'
+    return f"it has no {file}; it must be {FORM}"
+
+
+def read(file: Path) -> Json:
+    """Return the object in a file of JSON, {} where there is no file."""
+    body = lines.parsed(file) if file.exists() else {}
+    return body if isinstance(body, dict) else {}
+
+
+def shape_of(place: str | Path) -> Shape:
+    """Return the Shape of the encoder in a folder. Raises Refused as `configuration`
+    does."""
+    return configured(configuration(Path(place)))
+
+
+def configuration(place: Path) -> Json:
+    """Return the configuration of the encoder in a folder.
+
+    Raises Refused for another family, for impossible sizes,
+    for heads that do not divide the hidden width, for short position tables, and for a
+    model that reads to the left alone."""
+    body = lines.parsed(file := place / CONFIG)
+    config = body if isinstance(body, dict) else {}
+    family = config.get("model_type")
+    if family not in FAMILIES:
+        fault = f"a model of type {family!r}"
+        raise lines.malformed(file, fault, " or ".join(FAMILIES), OTHER)
+    least = dict.fromkeys(size_names(family), 1)
+    least["max_position_embeddings"] = LONGEST + first_position(family, config)
+    for name, low in least.items():
+        if type(config.get(name)) is not int or config[name] < low:
+            fault = f"{name} {config.get(name)!r}"
+            raise lines.malformed(file, fault, f"a whole number from {low}", OTHER)
+    if config.get("is_decoder"):
+        fault = "is_decoder true, so that a token sees those before it alone"
+        raise lines.malformed(file, fault, "an encoder", OTHER)
+    return config
+
+
+def first_position(family: str, config: Json) -> int:
+    """Return the place of the first token in the table of positions; RoBERTa and MPNet
+    count from the id of padding."""
+    if family == "roberta":
+        padding = config.get("pad_token_id")
+        return 2 if padding is None else padding + 1
+    return 2 * (family == "mpnet")
+
+
+def header(file: Path) -> dict[str, Json]:
+    """Return {name: {"dtype", "shape", "data_offsets"}} of the tensors in a file of
+    safetensors: eight bytes with the length of a JSON object, the object, the values.
+
+    Raises Refused where the file is damaged or cut off.
+    """
+    size = file.stat().st_size
+    with open(file, "rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        text = opened.read(length) if length < size else b""
+    try:
+        tensors = {k: v for k, v in json.loads(text).items() if k != "__metadata__"}
+        end = 8 + length + max(v["data_offsets"][1] for v in tensors.values())
+    except (ValueError, AttributeError, KeyError, TypeError):
+        fix = "save or copy it again"
+        raise lines.malformed(file, "no header", "safetensors", fix) from None
+    if size != end:
+        fix = "copy it again"
+        raise lines.malformed(file, f"{size:,} bytes", f"{end:,}", fix)
+    return tensors
+
+
+def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
+    """Yield how the tensors of an encoder differ from its configuration: the tables and
+    the linear layers by shape, and the type of all."""
+    h, e, f = shape.hidden, shape.embedding, shape.ffn
+    tables = ("word", shape.vocab), ("position", shape.positions)
+    tables += (("token_type", shape.types),) if shape.types else ()
+    expected = {f"embeddings.{what}_embeddings": [rows, e] for what, rows in tables}
+    names = NAMES.get(shape.family, {})
+    stack = STACKS.get(shape.family, "encoder")
+    for layer in range(shape.layers):
+        for part in LINEAR:
+            size = {FFN1: [f, h], FFN2: [h, f]}.get(part, [h, h])
+            expected[f"{stack}.layer.{layer}.{names.get(part, part)}"] = size
+    for name, size in expected.items():
+        tensor = tensors.get(f"{name}.weight")
+        if not tensor:
+            yield f"{name}.weight is missing in the weights"
+        elif tensor["shape"] != size:
+            yield f"{name}.weight is {tensor['shape']}, by {CONFIG} {size}"
+    if any(name.startswith(f"{stack}.layer.{shape.layers}.") for name in tensors):
+        yield f"the weights have more than {shape.layers} layers"
+    for name, tensor in tensors.items():
+        if tensor["dtype"] not in FLOATS and not name.endswith("_ids"):
+            yield f"{name} is {tensor['dtype']}, expected a floating-point type"
+
+
+def infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the first small tensor that has a value which is no finite number."""
+    values = np.memmap(file, np.uint8, "r")
+    start = 8 + int.from_bytes(values[:8].tobytes(), "little")
+    for name, tensor in tensors.items():
+        kind = FLOATS.get(tensor["dtype"])
+        if not kind or np.prod(tensor["shape"], dtype=int) > SMALL:
+            continue
+        first, last = (start + offset for offset in tensor["data_offsets"])
+        numbers = np.frombuffer(values[first:last].tobytes(), kind)
+        if kind == "<u2":  # All bits of a bfloat16's exponent are set.
+            numbers = np.where((numbers & 0x7F80) == 0x7F80, np.nan, 0.0)
+        if not np.isfinite(numbers).all():
+            yield f"{name} has values that are no finite numbers; fix: {OTHER}"
+            return
+
+
+def tokens(place: Path, family: str) -> Tokens:
+    """Return what the tokenizer in a folder can write, as transformers opens it: a
+    special token that its vocabulary lacks comes behind the last one."""
+    body, settings = map(read, (place / VOCABULARIES[0], place / SETTINGS))
+    cls = settings.get("tokenizer_class") or f"{family}tokenizer"
+    kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
+    special = SPECIAL.get(kind, NO_TOKENS) | {
+        name: content_of(value)
+        for name, value in (read(place / "special_tokens_map.json") | settings).items()
+        if name.endswith("_token") and value and value is not True
+    }
+    ids = vocabulary(place, body) | read(place / "added_tokens.json")
+    for number, token in settings.get("added_tokens_decoder", {}).items():
+        ids[content_of(token)] = int(number)
+    size = 1 + max(ids.values(), default=-1)
+    for token in dict.fromkeys(special.values()):
+        if token not in ids:
+            ids[token], size = size, size + 1
+    pad = ids[special["pad_token"]] if "pad_token" in special else -1
+    by_default = ["token_type_ids"] * (kind in ("bert", "electra"))
+    form = json.dumps(body.get("post_processor") or {"type": "BertProcessing"})
+    has_types = "token_type_ids" in (settings.get("model_input_names") or by_default)
+    is_second = '"type_id": 1' in form or "BertProcessing" in form
+    return Tokens(size, pad if kind in SPECIAL else None, 1 + (has_types and is_second))
+
+
+def content_of(token: Any) -> str:
+    """Return the text of a special token, which files have as text or as an object."""
+    return str(token["content"] if isinstance(token, dict) else token)
+
+
+def vocabulary(place: Path, body: Json) -> dict[str, int]:
+    """Return {token: id} of the tokenizer in a folder; body: its tokenizer.json."""
+    if (place / VOCABULARIES[0]).exists():
+        table = body.get("model", {}).get("vocab")
+        if not table:
+            file, fix = place / VOCABULARIES[0], "save the tokenizer again"
+            raise lines.malformed(file, "no model.vocab", "a vocabulary", fix)
+        if isinstance(table, list):  # Of a unigram model they are (token, score).
+            table = {token: number for number, (token, _) in enumerate(table)}
+        added = {
+            token["content"]: token["id"] for token in body.get("added_tokens", [])
+        }
+        return table | added
+    if (file := place / "vocab.txt").exists():
+        return {token: number for number, token in enumerate(lines.read_lines(file))}
+    return read(place / "vocab.json")
+
+
+def wrong_tokens(
+    written: Tokens, shape: Shape, config: Json, task: Task | None
+) -> Iterator[str]:
+    """Yield how a tokenizer does not fit the encoder, or the texts of a task."""
+    if written.size > shape.vocab:
+        fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
+        yield f"the tokenizer has {written.size} tokens, vocab_size is {shape.vocab}; {fix}"
+    if written.pad == -1:
+        fix = f"fix: name one as pad_token in {SETTINGS}"
+        yield f"the tokenizer has no token for padding; {fix}"
+    counts = first_position(shape.family, config) - 1
+    if written.pad is not None and 0 <= written.pad != counts >= 0:
+        ids = f"padding has id {written.pad} in the tokenizer"
+        yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"
+    if shape.types and written.types > shape.types and (task is None or task.pair):
+        fix = f"fix: take texts without a second one, or {OTHER}"
+        yield f"type_vocab_size is {shape.types}, and pairs have {written.types}; {fix}"
+
+
+def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterator[str]:
+    """Yield how the head in a folder does not fit a task; an encoder without one
+    does."""
+    cls, prefix = HEADS[task.span]
+    sizes = {
+        name: tensor["shape"][0]
+        for name, tensor in tensors.items()
+        if name.startswith(prefix) and name.endswith("weight")
+    }
+    if not sizes:
+        return
+    saved = " ".join(config.get("architectures") or ["a model without a name"])
+    outputs = [*sizes.values()][-1]
+    labels = config.get("id2label") or {}
+    names = ", ".join(labels.values())
+    unnamed = ", ".join(f"LABEL_{i}" for i in range(outputs))
+    classes = ", ".join(task.labels)
+    fault = ""
+    if cls not in saved:
+        fault = f"its head is that of {saved}"
+    elif outputs != task.outputs:
+        fault = f"its head has {outputs} outputs; the task needs {task.outputs}"
+    elif classes and names and names.lower() not in (classes.lower(), unnamed.lower()):
+        fault = f"the head's classes are {names}, the task's {classes}"
+    if fault:
+        yield f"{fault}; {HEADLESS}"
