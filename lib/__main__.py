@@ -24,6 +24,7 @@ from lib.core import paths
 from lib.core.names import Refused
 
 if TYPE_CHECKING:
+    from lib.cluster import sweep
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -108,9 +109,12 @@ def read(
     lack a parameter which the command names are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
+    from lib.papers.grids import own_lines, reader_part
 
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
+    lines = [*own_lines(args.profile)[1:], reader_part(args.profile, "data")]
+    print(*filter(len, lines), sep="\n", end="\n" * any(lines))
     matches = notebook.find(args.pattern)
     names = {path: notebook.name_of(path) for path in matches}
     suited = [path for path, name in names.items() if planned.has(args.profile, name)]
@@ -132,6 +136,34 @@ def read(
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
+
+
+def outlook(scope: str, missing: list[Spec], clock: sweep.Clock) -> str:
+    """Return a line on what a run on a reader's rows trains first, and when its answer
+    comes; "" where nothing is to train.
+
+    Where no run tells the time, FLOPs and the pace of this machine do."""
+    from lib.cluster import sweep
+    from lib.papers import grids
+
+    trainings = [spec for spec in missing if "train" in spec.args]
+    if not (grids.reader_part(scope, "data") and trainings):
+        return ""
+    known_seconds = clock.forecast(missing)
+    rough = grids.rough_seconds(scope, trainings)
+    first, every = rough[0], sum(rough)
+    if known_seconds:
+        first = known_seconds[missing.index(trainings[0])]
+        every = sum(known_seconds)
+    train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
+    steps = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
+    after = f"{len(missing)} runs, some {sweep.clocked(every / paths.cores())}"
+    how = (
+        ""
+        if known_seconds
+        else ", by FLOPs: a slow machine may take several times as long"
+    )
+    return f"first the whole model learns ({steps}); the answer comes after all {after}{how}"
 
 
 def report_lost(lost: Mapping[Spec, str]) -> None:
@@ -160,15 +192,20 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
         print(f"{pages} shows how far it is", flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            todo = sweep.expected(store.missing(specs), store, args.workers)
+            missing = store.missing(specs)
+            todo = sweep.expected(missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
+            if line := outlook(scope, list(missing), sweep.Clock(store)):
+                print(line, flush=True)
             with pages.meanwhile():
                 lost = sweep.make(
                     specs, store, args.workers, done=pages.done, backend=args.backend
                 )
             report_lost(lost)
         failed = pages.finish()
-    print(*pages.answers(), f"{pages}  ({time.monotonic() - began:.0f} s)", sep="\n")
+    print(
+        *pages.answers(), f"{pages.place}  ({time.monotonic() - began:.0f} s)", sep="\n"
+    )
     return failed or bool(lost)
 
 
@@ -185,14 +222,11 @@ def plan(args: argparse.Namespace) -> bool:
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
-    from lib.papers.grids import own_lines, reader_part
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
         steps = planned.hours(args.profile)
-        if grids:
-            print(*own_lines(args.profile), reader_part(args.profile, "data"), sep="\n")
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
             missing = store.missing(specs)
