@@ -629,7 +629,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     path = put(tmp_path, "a.tsv", table(longer))
     mine = grids.ReaderProfile("toy", str(path), folder)
     line = "Of the first 80 rows: 0.0% of the tokens are unknown, 100% of the rows are "
-    line += "cut at 64 tokens (95 % have at most 98)"
+    line += "cut at 64 tokens (95 % have at most 98; max_length in lib/papers/grids.toml sets it)"
     assert mine.feed.line == line and f"{line}." in mine.about()
     assert mine.cautions == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]

@@ -126,7 +126,7 @@ def table(path: Path, kind: str | None = None) -> Table:
         rows = _csv(path)
     else:
         lines = enumerate(read_lines(path), 1)
-        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines]
+        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines if line]
     if not rows:
         raise malformed(path, "no rows", "a header line, then one row a line")
     return rows

@@ -182,6 +182,7 @@ def rows(table: Table, layout: Json) -> list[Row]:
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
+            fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
             raise malformed(place, given, f"{width} as in the first line", fix)
         *texts, label = (cell_text(cells[i], place) for i in positions)
         has_texts = any(texts) if layout.get("empty") else all(texts)

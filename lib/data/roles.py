@@ -28,7 +28,7 @@ TEXTS = {
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
     *("context", "answer", "comment", "message", "headline", "abstract", "summary"),
     *("description", "statement", "claim", "evidence", "response", "post", "phrase"),
-    *("string", "caption"),
+    *("string", "caption", "quote", "transcript", "article", "story", "email"),
 }
 LETTERS = ("a", "b")
 # A name with one of these words is that of no text.
@@ -222,6 +222,7 @@ def _misfit(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
 
 def _headless(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
     """Return what `_misfit` does, of a file whose first line is a row."""
+    place = rows[0][0].rpartition(":")[0] or place
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _columns([(place, numbers), *rows], numbers)
     label, texts, names = _shortest_list(columns), 0, []

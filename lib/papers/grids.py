@@ -104,7 +104,9 @@ Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 FAMILIES = ("bert", "roberta", "electra", "mpnet")
 OTHER = "take another model"
 LONGEST = 128  # The position table must have at least so many tokens.
-EFFICIENCY = 0.3  # A training does this share of the FLOPs of a product of matrices.
+# A training does this share of the FLOPs of a product of matrices, and each step takes
+# so many seconds more.
+EFFICIENCY, STEP_SECONDS = 0.5, 0.02
 PARAMETERS = (
     "profile",
     "data",
@@ -528,11 +530,13 @@ def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
         tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
     layers = [{"heads": of.heads, "ffn": of.ffn}] * of.layers
     row = layered_flops(of.hidden, of.hidden // of.heads, layers, tokens)
-    second = EFFICIENCY * pace()
-    return [
-        3 * row * spec.args["data"]["rows"] * spec.args["train"]["epochs"] / second
-        for spec in trainings
-    ]
+    flops_a_second, seconds = EFFICIENCY * pace(), []
+    for spec in trainings:
+        train = spec.args["train"]
+        rows = spec.args["data"]["rows"] * train["epochs"]
+        steps = ceil(rows / train["batch"])
+        seconds.append(3 * row * rows / flops_a_second + steps * STEP_SECONDS)
+    return seconds
 
 
 def clock(runs: int, length: int, batch: int) -> Json:
