@@ -300,6 +300,18 @@ def test_quotes_are_marks_where_all_of_them_can_be(tmp_path):
     }
 
 
+def test_few_empty_rows_are_counted_and_left_out(tmp_path):
+    body = [*rows(98), {"text": "", "label": 1}, {"text": "no label", "label": ""}]
+    reading = own.reading(str(put(tmp_path, "a.csv", csv(body))))
+    assert sum(map(len, reading.splits.values())) == 98
+    line = "left out 2 of 100 rows with an empty cell, such as a.csv:100"
+    assert line in reading.lines
+    refused(
+        put(tmp_path, "b.tsv", csv([*rows(90), *body[98:] * 5], "\t")),
+        "b.tsv:92: nothing in a cell",
+    )
+
+
 def test_a_cell_may_hold_a_book(tmp_path):
     body = rows()
     body[3]["text"] = "word " * 40_000

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,8 +50,8 @@ SAVED = ("dataset_dict.json", "dataset_info.json")
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
 # The draw of development rows has this seed.
 SEED = 0
-# So few questions may have an answer that does not stand at its place.
-MISPLACED = 0.05
+# So few rows may have an empty cell, or an answer that does not stand at its place.
+FEW = 0.05
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,8 @@ def _tabled(
         if split == "test" and not _is_labelled(body, chosen.label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
-            rows[split] = read.rows(body, layout)
+            body, lost = _filled(body, (*chosen.texts, chosen.label))
+            rows[split], remarks = read.rows(body, layout), remarks + lost
     coding = roles.code_labels(place, chosen.label, known_kind, rows)
     splits = {
         split: read.split_of(part, coding.labels, lambda row: coding.code(row.label))
@@ -293,6 +294,22 @@ def _tabled(
     pair = len(chosen.texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
     return _sound(place, task, splits, [first, *more, *remarks])
+
+
+def _filled(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
+    """Return (the table without its rows that have nothing in one of some columns, what
+    was left out). Where these are many, the table is as it was."""
+    (place, head), *body = rows
+    names = [cell_text(name, place) for name in head]
+    positions = [names.index(name) for name in columns if name in names]
+    full, empty = [], []
+    for place, cells in body:
+        texts = [cell_text(cells[i], place) for i in positions if i < len(cells)]
+        (full if all(texts) else empty).append((place, cells))
+    if not empty or len(empty) > FEW * len(body):
+        return rows, []
+    about = f"left out {len(empty)} of {len(body)} rows with an empty cell"
+    return [rows[0], *full], [f"{about}, such as {Path(empty[0][0]).name}"]
 
 
 def _is_labelled(rows: Table, label: str) -> bool:
@@ -330,7 +347,7 @@ def _asked(place: str, split_paths: Mapping[str, Path], remarks: list[str]) -> R
         if lost := [row for row in rows if not row.is_placed]:
             count = f"{len(lost)} of {len(rows)} questions"
             first = "; ".join(map(str, lost[:3]))
-            if len(lost) > MISPLACED * len(rows):
+            if len(lost) > FEW * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
                 raise malformed(path, fault, squad.PLACED, fix)

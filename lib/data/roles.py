@@ -348,7 +348,8 @@ def _classes(
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
             raise malformed(row.place, fault, expected, fix)
-    first = ", ".join(order[:10]) + ", ..." * (len(order) > 10)
+    first = ", ".join(order[:10])
+    first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}
     about = f"{len(order)} classes: {first}", *lines
     is_open = len(order) > 2 and all(values[name] is not None for name in order)
