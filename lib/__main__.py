@@ -149,21 +149,16 @@ def outlook(scope: str, missing: list[Spec], clock: sweep.Clock) -> str:
     trainings = [spec for spec in missing if "train" in spec.args]
     if not (grids.reader_part(scope, "data") and trainings):
         return ""
-    known_seconds = clock.forecast(missing)
-    rough = grids.rough_seconds(scope, trainings)
-    first, every = rough[0], sum(rough)
-    if known_seconds:
-        first = known_seconds[missing.index(trainings[0])]
-        every = sum(known_seconds)
+    seconds, how = clock.forecast(missing), ""
+    first = seconds and seconds[missing.index(trainings[0])]
+    if not seconds or not first:
+        seconds = grids.rough_seconds(scope, trainings)
+        first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
-    steps = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
-    after = f"{len(missing)} runs, some {sweep.clocked(every / paths.cores())}"
-    how = (
-        ""
-        if known_seconds
-        else ", by FLOPs: a slow machine may take several times as long"
-    )
-    return f"first the whole model learns ({steps}); the answer comes after all {after}{how}"
+    lesson = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
+    every = first + (sum(seconds) - first) / paths.cores()
+    after = f"all {len(missing)} runs, some {sweep.clocked(every)}{how}"
+    return f"first the whole model learns ({lesson}); the answer comes after {after}"
 
 
 def report_lost(lost: Mapping[Spec, str]) -> None:

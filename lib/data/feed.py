@@ -92,9 +92,9 @@ def _look(split: Split, folder: str, length: int, *_: Any) -> Feed | None:
 def _open(folder: Path) -> Tokenizer | None:
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    whole, words, config = (folder / name for name in FILES)
-    if whole.exists():
-        tokenizer = Tokenizer.from_file(str(whole))
+    saved, words, config = (folder / name for name in FILES)
+    if saved.exists():
+        tokenizer = Tokenizer.from_file(str(saved))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer

@@ -319,11 +319,11 @@ def _is_labelled(rows: Table, label: str) -> bool:
     names = [cell_text(name, place) for name in head]
     if label not in names:
         return False
-    at = names.index(label)
+    position = names.index(label)
     return any(
-        cell_text(cells[at], place) not in ("", "-1", "-1.0")
+        cell_text(cells[position], place) not in ("", "-1", "-1.0")
         for place, cells in body
-        if at < len(cells)
+        if position < len(cells)
     )
 
 

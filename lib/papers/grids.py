@@ -525,11 +525,11 @@ def pace() -> float:
 def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
     """Return the seconds that trainings on a reader's rows take on one core, by the
     FLOPs of the whole model: a step is three times its forward pass."""
-    of, tokens, reads = shape(profile), TEACHER[profile].max_length, None
+    encoder, tokens, reads = shape(profile), TEACHER[profile].max_length, None
     if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
         tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
-    layers = [{"heads": of.heads, "ffn": of.ffn}] * of.layers
-    row = layered_flops(of.hidden, of.hidden // of.heads, layers, tokens)
+    layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
+    row = layered_flops(encoder.hidden, encoder.hidden // encoder.heads, layers, tokens)
     flops_a_second, seconds = EFFICIENCY * pace(), []
     for spec in trainings:
         train = spec.args["train"]
