@@ -149,9 +149,11 @@ def outlook(scope: str, missing: list[Spec], clock: sweep.Clock) -> str:
     trainings = [spec for spec in missing if "train" in spec.args]
     if not (grids.reader_part(scope, "data") and trainings):
         return ""
-    seconds, how = clock.forecast(missing), ""
-    first = seconds and seconds[missing.index(trainings[0])]
-    if not seconds or not first:
+    known_seconds, how = clock.forecast(missing), ""
+    if known_seconds:
+        seconds = known_seconds
+        first = seconds[missing.index(trainings[0])]
+    else:
         seconds = grids.rough_seconds(scope, trainings)
         first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
