@@ -71,6 +71,7 @@ def encoder(tmp_path_factory):
             "[MASK]",
             *OTHER,
             *sum(WORDS.values(), []),
+            *"what number is good bad and".split(),
         ]
         vocabulary = put(folder, "vocab.txt", "\n".join(words) + "\n")
         told = dict(
