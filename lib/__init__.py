@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from datasets import DatasetDict
+    from datasets import Dataset, DatasetDict
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -60,13 +60,22 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
     return opened.load(name, profile, keep, **columns)
 
 
-def rows(place: str) -> tuple[Task, dict[str, Split]]:
-    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see
-    lib.data.own."""
+def rows(
+    place: str | Dataset | Mapping[str, Dataset], columns: str = ""
+) -> tuple[Task, dict[str, Split]]:
+    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own, or of a
+    `datasets.Dataset` or `DatasetDict`; see lib.data.own.
+
+    columns: names of texts, then of the label, such as "title, body, stars: scores";
+    "" where their names tell. The line of a file may have them behind its path."""
     from lib.data import own
 
-    task = own.task(place)
-    return task, own.load(task.name)
+    if isinstance(place, str):
+        line = f"{place}: {columns}" if columns else place
+        reading = own.reading(line)
+    else:
+        reading = own.read_dataset(place, columns)
+    return reading.task, dict(reading.splits)
 
 
 def dataset(splits: Mapping[str, Split]) -> DatasetDict:

@@ -25,6 +25,7 @@ from lib.core import disk, paths
 from lib.core.names import Refused, one_line
 
 if TYPE_CHECKING:
+    from lib.cluster import sweep
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -111,10 +112,13 @@ def read(
     lack a parameter which the command names are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
+    from lib.papers.grids import own_lines, reader_part
 
     report_edits()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
+    lines = [*own_lines(args.profile)[1:], reader_part(args.profile, "data")]
+    print(*filter(len, lines), sep="\n", end="\n" * any(lines))
     matches = notebook.find(args.pattern)
     names = {path: notebook.name_of(path) for path in matches}
     suited = [path for path, name in names.items() if planned.has(args.profile, name)]
@@ -136,6 +140,31 @@ def read(
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
+
+
+def outlook(scope: str, missing: list[Spec], clock: sweep.Clock) -> str:
+    """Return a line on what a run on a reader's rows trains first, and when its answer
+    comes; "" where nothing is to train.
+
+    Where no run tells the time, FLOPs and the pace of this machine do."""
+    from lib.cluster import sweep
+    from lib.papers import grids
+
+    trainings = [spec for spec in missing if "train" in spec.args]
+    if not (grids.reader_part(scope, "data") and trainings):
+        return ""
+    known_seconds, how = clock.forecast(missing), ""
+    if known_seconds:
+        seconds = known_seconds
+        first = seconds[missing.index(trainings[0])]
+    else:
+        seconds = grids.rough_seconds(scope, trainings)
+        first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
+    train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
+    lesson = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
+    every = first + (sum(seconds) - first) / paths.cores()
+    after = f"all {len(missing)} runs, some {sweep.clocked(every)}{how}"
+    return f"first the whole model learns ({lesson}); the answer comes after {after}"
 
 
 def report_lost(lost: Mapping[Spec, str]) -> None:
@@ -164,15 +193,20 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
         print(f"{pages} shows how far it is", flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            todo = sweep.expected(store.missing(specs), store, args.workers)
+            missing = store.missing(specs)
+            todo = sweep.expected(missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
+            if line := outlook(scope, list(missing), sweep.Clock(store)):
+                print(line, flush=True)
             with pages.meanwhile():
                 lost = sweep.make(
                     specs, store, args.workers, done=pages.done, backend=args.backend
                 )
             report_lost(lost)
         failed = pages.finish()
-    print(*pages.answers(), f"{pages}  ({time.monotonic() - began:.0f} s)", sep="\n")
+    print(
+        *pages.answers(), f"{pages.place}  ({time.monotonic() - began:.0f} s)", sep="\n"
+    )
     return failed or bool(lost)
 
 
@@ -189,14 +223,11 @@ def plan(args: argparse.Namespace) -> bool:
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
-    from lib.papers.grids import own_lines, reader_part
 
     with data.planning() as absent:
         grids, cannot, store = read(args)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
         steps = planned.hours(args.profile)
-        if grids:
-            print(*own_lines(args.profile), reader_part(args.profile, "data"), sep="\n")
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
             missing = store.missing(specs)

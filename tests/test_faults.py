@@ -966,6 +966,7 @@ WRONG = [
     ("91_frontier", {"budgets": [{}]}, "it must be int"),
     ("91_frontier", {"methods": [{}]}, "it must be str"),
     ("92_your_task", {"cost": "byte"}, "did you mean 'bytes'?"),
+    ("92_your_task", {"share": 50}, "50 must be from 0 to 1"),
     ("efficientbert_f06_architectures", {"tokens": -1}, "must be from 1 to"),
     ("efficientbert_f07_attention_maps", {"sentence": 10**12}, "must be from 0 to 3"),
     ("nas_t04_size_sweep", {"turns": -1}, "must be from 1 to"),

@@ -167,6 +167,8 @@ def test_parameters_are_typed_and_have_a_remark_each():
                 notebook.name_of(path),
                 name,
             )
+            if parameter.type in (int, float) and not name.startswith("seed"):
+                assert len(parameter.range) == 2, (notebook.name_of(path), name)
             listed = isinstance(parameter.default, list)
             for each in parameter.default if listed else [parameter.default]:
                 assert isinstance(each, parameter.type), (notebook.name_of(path), name)

@@ -4,11 +4,14 @@ to know."""
 import json
 import os
 import random
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
+import numpy as np
 import pandas as pd
 import pytest
 import transformers
@@ -17,7 +20,9 @@ from conftest import made, made_up, put
 from lib import data
 from lib.__main__ import main
 from lib.claims import notebook
+from lib.cluster import sweep
 from lib.core import disk, paths
+from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data import own as rows_of
 from lib.papers import frontier, grids
@@ -26,6 +31,7 @@ from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
+from lib.train.steps.bag_of_words import clipped
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -64,6 +70,7 @@ def encoder(tmp_path_factory):
             "[MASK]",
             *OTHER,
             *sum(WORDS.values(), []),
+            *"what number is good bad and".split(),
         ]
         vocabulary = put(folder, "vocab.txt", "\n".join(words) + "\n")
         told = dict(
@@ -96,7 +103,8 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame.to_parquet(kinds[-2])
     frame.rename_axis("id").to_csv(kinds[-1], sep="\t")
     train = put(tmp_path, "both/train.tsv", table(reviews()))
-    put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
+    others = [(f"{text} again", label) for text, label in reviews(40)]
+    put(tmp_path, "both/validation.csv", table(others, between=","))
     found = {
         str(p): rows_of.load(rows_of.task(str(p)).name) for p in (tsv, *kinds, train)
     }
@@ -127,13 +135,15 @@ def test_a_split_is_drawn_once_and_repeated_texts_stay_together(tmp_path):
         (["0", "1"], ("0", "1"), [0, 1]),
         (["10", "9", "1"], ("1", "9", "10"), [2, 1]),
         ([-1.5, 1, 3.5], (), [0.0, 2.5]),
-        (list(range(30)), (), [0.0, pytest.approx(5 / 29)]),
+        (list(range(28)), tuple(map(str, range(28))), [0, 1]),
+        (list(range(0, 60, 2)), (), [0.0, pytest.approx(5 / 29)]),
     ],
 )
 def test_labels_are_classes_or_scores_from_0_to_5(tmp_path, labels, classes, first):
-    lines = [(f"text {i}", f"more {i}", labels[i % len(labels)]) for i in range(60)]
-    put(tmp_path, "pairs/train.csv", table(lines, ("a", "b", "label"), ","))
-    put(tmp_path, "pairs/dev.csv", table(lines, ("a", "b", "label"), ","))
+    lines = [(f"text {i}", f"more {i}", labels[i % len(labels)]) for i in range(90)]
+    head, more = ("a", "b", "label"), [(f"{a}, too", b, y) for a, b, y in lines]
+    put(tmp_path, "pairs/train.csv", table(lines, head, "|"))
+    put(tmp_path, "pairs/dev.csv", table(more, head, "|"))
     name = rows_of.task(str(tmp_path / "pairs")).name
     task, train = data.task("own", name), rows_of.load(name)["train"]
     assert task.labels == classes and task.pair and train.y[:2].tolist() == first
@@ -197,7 +207,9 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     name = rows_of.task("hub:someone/animals/small: words, kind").name
     folder = tmp_path / "hub/someone/animals/small"
     assert (
-        name == f"{folder}: words, kind" == rows_of.task(f"{folder}: words, kind").name
+        name
+        == f"{folder}: words, kind: classes"
+        == rows_of.task(f"{folder}: words, kind").name
     )
     assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
     assert data.task("own", name).labels == ("ant", "zebra")
@@ -211,7 +223,7 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
 
 SCORES = [[f"text {i}", i / 8] for i in range(60)]
 SAME = [[f"text {i}", "0.5" + "0" * (i % 2)] for i in range(60)]
-KINDS = [(f"text {i}", f"{i},1") for i in range(60)]
+KINDS = [(f"text {i}", f"{i}/1") for i in range(60)]
 FOUR, THREE = [("a", "b", "c", "d")] * 50, [("a", "good", "more")] * 50
 FINITE = r"scores.tsv:9: label '.*'; expected a finite number, as others are; fix: mend"
 
@@ -244,13 +256,13 @@ def refused(path, error):
             table(reviews()),
             "unknown column .*'txt'; did you mean 'text'",
         ),
-        ("a.tsv", table(FOUR, "wxyz"), "'w', 'x', 'y', 'z'; .*; fix: .*TEXT, LABEL"),
+        ("a.tsv", table(FOUR, "wxyz"), "'w', 'x', 'y', 'z'; .*; fix: .*w, x, LABEL"),
         (
             "a.csv",
             "text,label,label\n" + "a,b,c\n" * 50,
             "'label', 'label'; .* each once; fix",
         ),
-        ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in a cell of"),
+        ("a.tsv", table([*reviews(), *[("", "good")] * 6]), "a.tsv:102: nothing in a"),
         (
             "a.tsv",
             table([(text, "one") for text, _ in reviews()]),
@@ -261,7 +273,7 @@ def refused(path, error):
             table([("a", "good"), ("b", "bad")] * 50),
             "2 different rows; expected at least",
         ),
-        ("a.tsv", table(KINDS), "60 different labels, such as '0,1'; .*; fix: name"),
+        ("a.tsv", table(KINDS), "60 different labels, such as '0/1'; .*; fix: name"),
         ("a.tsv", table(SAME), "1 different labels"),
         (
             "a.tsv",
@@ -276,7 +288,7 @@ def refused(path, error):
         (
             "a.csv",
             'text,label\n"a,b\n',
-            "a.csv:2: unexpected end of data; .*; fix: correct the file",
+            "a.csv:2: unexpected end of data; .*; fix: double each quote",
         ),
         *map(scored, ("nan", "-inf", "1e400", "-1e308", "n/a")),
         (
@@ -301,14 +313,14 @@ def refused(path, error):
         ),
         (
             "a.json",
-            {"text": {"0": "a"}},
+            {"text": {"0": "a"}, "label": {"0": 1, "1": 2}},
             "expected a list of objects, one for each row",
         ),
         ("a.json", [1, 2], r"\[1, 2\]; expected a list of objects"),
         (
             "a.jsonl",
             '{"text": "a", "label": 1}\n{"te',
-            "a.jsonl: .*: line 2 column 2 .* JSON",
+            "a.jsonl:2: .* expected JSON on each line",
         ),
         (
             "a.parquet",
@@ -600,7 +612,86 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     assert body["verdicts"] == [] and "80 training and 20 development rows" in html
 
 
+def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
+    put(tmp_path, "d/train.tsv", table(reviews()))
+    model, folders = encoder(), []
+    for label in ("good", "bad"):
+        put(tmp_path, "d/test.tsv", table([("other words", label)] * 3))
+        mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
+        path = notebook.path_of("92_your_task")
+        folders.append(notebook.place(path, notebook.check(path, grids.values(mine))))
+    assert folders[0][0] != folders[1][0]
+
+
+def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
+    """The vocabulary of `encoder` has the words of reviews, in lower case."""
+    folder, longer = encoder(), [(f"{text} " * 12, y) for text, y in reviews()]
+    path = put(tmp_path, "a.tsv", table(longer))
+    mine = grids.ReaderProfile("toy", str(path), folder)
+    line = "Of the first 80 rows: 0.0% of the tokens are unknown, 100% of the rows are "
+    line += "cut at 64 tokens (95 % have at most 98; max_length in lib/papers/grids.toml sets it)"
+    assert mine.feed.line == line and f"{line}." in mine.about()
+    assert mine.cautions == [line]
+    some = [(f"{text} zzz", y) for text, y in reviews()]
+    mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
+    assert mine.feed.unknown == pytest.approx(1 / 9) and mine.feed.cut == 0
+    assert mine.cautions == [mine.feed.line]
+    words = Path(folder, "vocab.txt").read_text()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        Path(folder, name).unlink(missing_ok=True)
+    assert grids.ReaderProfile("toy", str(path), folder).feed.unknown == 0
+    put(Path(folder), "vocab.txt", words.replace("\n", "\nX").replace("X[", "["))
+    with pytest.raises(ValueError, match="100.0% of the tokens are unknown.*; fix: ta"):
+        grids.ReaderProfile("toy", str(path), folder)
+
+
+def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoder())
+    a, b = ["the film was great", "Plot end"], ["good actor", "a very poor book end"]
+    one = data.Split(a, None, np.zeros(2), np.arange(2))
+    assert clipped(tokenizer, one, 4).a == ["the film", "Plot end"]
+    assert clipped(tokenizer, one, 64).a == a
+    cut = clipped(tokenizer, replace(one, b=b), 8)
+    assert (cut.a, cut.b) == (
+        ["the film was", "Plot end"],
+        ["good actor", "a very poor"],
+    )
+
+
+def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
+    rows = [(f"text {i}", "rare" if i in (3, 4) else "good") for i in range(100)]
+    name = rows_of.task(str(put(tmp_path, "a.tsv", table(rows)))).name
+    train = data.splits("own", name)["train"]
+    assert {*train.y} == {0, 1}
+    few = data.describe("own", name, 5)
+    assert len({*data.load(few)["train"].y}) == 1
+    found = made(store, Spec("bag_of_words", {"data": few}, seed=0)).metrics
+    assert found["majority"] > 0.9 and "bag_of_words" not in found
+
+
 # ---- commands on them ----
+def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
+    tmp_path, tsv, encoder, capsys, monkeypatch
+):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    monkeypatch.setattr(sweep, "make", lambda *_, **__: {})
+
+    def finish(pages):
+        for builder in pages.builders:
+            put(builder.folder, builder.page.name, "page")
+
+    monkeypatch.setattr(site.Report, "finish", finish)
+    words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
+    assert main(words) == 0
+    first, *_, before, last = capsys.readouterr().out.splitlines()
+    assert first == "texts: text; label: label, 2 classes: bad, good."
+    assert re.match(
+        r"first the whole model learns \(\d+ epochs of 64 rows, some", before
+    )
+    assert re.search(r"scratch/92_your_task/\S+/92_your_task.html  \(\d+ s\)$", last)
+
+
 def test_plan_tells_what_it_read_and_refuses_in_one_line(
     tmp_path, tsv, encoder, capsys, monkeypatch
 ):
@@ -614,10 +705,12 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
         == 0
     )
     told = capsys.readouterr().out
+    assert told.startswith("texts: text; label: label, 2 classes: bad, good.\n")
+    assert f"\n{tsv}: text, label: classes\n" in told
     assert "80 training and 20 development rows" in told
     assert "92_your_task: 5 results, " in told and "time unknown" in told
     assert main([*words, "--methods", "Wdith"]) == 1
-    (line,) = capsys.readouterr().out.splitlines()[:1]
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "cannot" in x)
     assert (
         "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line
     )
@@ -665,7 +758,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     assert all(read) and len(read) >= 4
 
 
-def advice(whole, low, floors, gap=None):
+def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower
     end."""
     cells = json.loads((notebook.path_of("92_your_task")).read_text())["cells"]
@@ -695,7 +788,11 @@ def advice(whole, low, floors, gap=None):
     names |= dict(
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
-    names |= dict(gap=gap, apart="{0.mean:+.1f} points".format)
+    parts = {"data": "reviews.tsv" * is_own}
+    told = SimpleNamespace(reader_part=lambda _, name: parts[name])
+    told.cautions = lambda _: cautions
+    names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
+    names |= dict(profile="toy")
     exec(cell, names)
     return names["answer"][0]
 
@@ -714,7 +811,19 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
         "No advice: the whole model has 61.0 points"
     )
     assert "is not proven to be above" in advice(80, 61.9, floors)
-    assert advice(61, 55, {}).startswith("On reviews: take")
+    assert advice(61, 55, {}, is_own=False).startswith("On reviews: take")
+
+
+def test_there_is_no_advice_without_what_it_is_held_to():
+    told = advice(61, 55, {})
+    assert told.startswith("No advice: what needs no training") and "no run" in told
+    told = advice(100, 95, {"majority": 50.0, "bag of words": 100.0})
+    assert "Give more rows" not in told and "No rows can beat it" in told
+    assert "Give more rows" in advice(61, 70, {"majority": 62.0})
+    cautions = ["5 of 20 dev rows are training rows too"]
+    for floor in (50.0, 90.0):
+        told = advice(80, 70, {"majority": floor}, cautions=cautions)
+        assert told.endswith(f"Beware: {cautions[0]}.")
 
 
 def test_a_method_is_recommended_within_a_share_of_the_whole_cost():

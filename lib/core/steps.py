@@ -52,7 +52,7 @@ MAKING = {
 }
 MEASURING = {  # These steps keep no weights.
     "importance": (2, "teacher", "data importance numerics span", "importance"),
-    "bag_of_words": (1, "", "data", "bag_of_words"),
+    "bag_of_words": (1, "start", "data cut", "bag_of_words"),
     "predict": (3, "model", f"{TASK_TRAINING} digest span", "predict"),
     "count": (1, "", "config tokens labels", "count"),
     "latency": (1, "model:", "models reference runs batch length numerics", "latency"),

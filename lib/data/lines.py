@@ -4,22 +4,32 @@ hub; its errors name the place and the fix.
 A table has the header line first where it has one. A place is the file with the number
 of the line or row, for errors. Only the hub needs the package `datasets`."""
 
+from __future__ import annotations
+
 import csv
 import json
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lib.core.disk import write
 from lib.core.names import Refused
 from lib.core.types import Json
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
 # These are places and cells; a cell may be any JSON.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
+# A cell may hold a book. Python's limit of 131,072 characters guards old programs.
+csv.field_size_limit(2**31 - 1)
+# A cell in quotes has doubled quotes inside.
+QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
 def malformed(
@@ -39,15 +49,34 @@ def short(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
+def short_path(place: str) -> str:
+    """Return a path as a reader would type it in the working folder."""
+    path = Path(place)
+    is_below = path.is_relative_to(Path.cwd())
+    return str(path.relative_to(Path.cwd())) if is_below else place
+
+
 def each_line(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file one by one; the file may be larger than the
-    memory. Raises ValueError where a byte is not UTF-8."""
+    """Yield the lines of a text file one by one; the file may be larger than the
+    memory.
+
+    It is UTF-8, or UTF-16 with the mark that spreadsheets write first. Raises
+    ValueError where it is neither."""
+    with open(path, "rb") as file:
+        is_wide = file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE)
+    encoding = "utf-16" if is_wide else "utf-8-sig"
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with open(path, encoding=encoding) as file:
             for line in file:
                 yield line.rstrip("\n")
-    except UnicodeDecodeError as error:
-        fix = "convert the file (iconv -f latin1 -t utf-8), or download it again"
+    except UnicodeError as error:
+        fix = (
+            "save it as UTF-8 where it comes from (a spreadsheet has 'CSV UTF-8'), or "
+        )
+        fix += (
+            "convert it: iconv -f ENCODING -t UTF-8, where ENCODING is CP1252 for many "
+        )
+        fix += "files of Western Europe, GB18030 for Chinese ones"
         raise malformed(path, error, "UTF-8 text", fix) from None
 
 
@@ -90,95 +119,157 @@ def table(path: Path, kind: str | None = None) -> Table:
     semicolons, tabs or bars between its cells, and quotes around some. A .json file is
     a list of objects, a .jsonl file has one object on each line, and .parquet is read
     as well. Any other file has tabs between its cells, and its quotes are text."""
-    kind = kind or path.suffix
+    kind = kind or path.suffix.lower()
     if kind in (".json", ".jsonl", ".parquet"):
         rows = _records(path)
     elif kind == ".csv":
         rows = _csv(path)
     else:
         lines = enumerate(read_lines(path), 1)
-        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines]
+        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines if line]
     if not rows:
         raise malformed(path, "no rows", "a header line, then one row a line")
     return rows
 
 
+def has_quoted_cells(path: Path) -> bool:
+    """Return whether quotes stand around cells in a file with tabs between its cells.
+
+    `DataFrame.to_csv(sep="\\t")` writes such files: each quote stands around a cell, or
+    is doubled inside of it. In other files a quote is text."""
+    text = "\n".join(read_lines(path))
+    rest, count = QUOTED.subn("", text)
+    return count > 0 and '"' not in rest
+
+
 def _csv(path: Path) -> Table:
-    lines, rows = read_lines(path), []
+    lines, rows, first = read_lines(path), [], 1
 
     def width(mark: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=mark), []))
 
-    between = max(",;\t|", key=width)
+    if lines and re.fullmatch("sep=[,;|\t]", lines[0]):  # A spreadsheet writes it.
+        between, first = lines.pop(0)[-1], 2
+    else:
+        between = max(",;\t|", key=width)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
             if "".join(cells).strip():
-                rows.append((f"{path}:{reader.line_num}", cells))
+                rows.append((f"{path}:{reader.line_num + first - 1}", cells))
     except csv.Error as error:
-        place = f"{path}:{reader.line_num}"
-        raise malformed(place, error, "quoted cells", MEND) from None
+        place = f"{path}:{reader.line_num + first - 1}"
+        fix = (
+            "double each quote inside a quoted cell; or, where cells have tabs between "
+        )
+        fix += "them and quotes are text, name the file .tsv"
+        raise malformed(place, error, "quoted cells", fix) from None
     return rows
 
 
 def parsed(path: Path) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
-    file. Raises ValueError with the file."""
-    kind, lines = path.suffix, [] if path.suffix == ".parquet" else read_lines(path)
-    text = "[" + ",\n".join(lines) + "]" if kind == ".jsonl" else "\n".join(lines)
-    try:
-        if kind == ".parquet":
-            from pyarrow import parquet
+    file. Raises ValueError with the file.
 
+    Many programs write JSON lines into a file that ends in .json."""
+    if path.suffix.lower() == ".parquet":
+        from pyarrow import parquet
+
+        try:
             return parquet.read_table(path).to_pylist()
-        return json.loads(text)
+        except ValueError as error:
+            what = str(error).splitlines()[0]
+            raise malformed(path, what, "a Parquet file", MEND) from None
+    lines = read_lines(path)
+    if path.suffix.lower() == ".jsonl":
+        return _json_lines(path, lines)
+    try:
+        return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
-        form = "a Parquet file" if kind == ".parquet" else "JSON"
-        raise malformed(path, str(error).splitlines()[0], form, MEND) from None
+        if str(error).startswith("Extra data"):
+            return _json_lines(path, lines)
+        raise malformed(path, error, "JSON", MEND) from None
+
+
+def _json_lines(path: Path, lines: list[str]) -> list[Any]:
+    values = []
+    for n, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                values.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise malformed(f"{path}:{n}", error, "JSON on each line", MEND) from None
+    return values
 
 
 def _records(path: Path) -> Table:
-    """Return the table of the objects in a file. The keys of the first object are its
-    header."""
-    rows = parsed(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise malformed(
-            path, f"{rows!r:.60}", "a list of objects, one for each row", MEND
-        )
-    names = list(rows[0]) if rows else []
-    table = [(str(path), names)]
-    for n, row in enumerate(rows, 1):
-        table.append((f"{path}, row {n}", [row.get(name) for name in names]))
-    return table
+    """Return the table of the objects in a file. The keys of all objects are its
+    header.
+
+    The objects may stand under "data", and columns may stand in the place of rows, as
+    pandas writes them."""
+    value = parsed(path)
+    if isinstance(value, dict) and isinstance(value.get("data"), list):
+        value = value["data"]
+    if isinstance(value, dict):
+        value = _turned(value)
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        form = "a list of objects, one for each row, or lists of equal length by column"
+        raise malformed(path, f"{value!r:.60}", form, MEND)
+    return table_of(str(path), value)
 
 
-def hub(name: str) -> dict[str, list[Json]]:
+def _turned(columns: Json) -> list[Json] | Json:
+    """Return the rows of a table that is stored by column, or the columns where they
+    are none of equal length."""
+    cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
+    if not cells or not all(isinstance(column, list) for column in cells):
+        return columns
+    if len(set(map(len, cells))) != 1:
+        return columns
+    return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def table_of(place: str, rows: list[Json]) -> Table:
+    """Return the Table of some objects."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    body = [
+        (f"{place}, row {n}", [row.get(name) for name in names])
+        for n, row in enumerate(rows, 1)
+    ]
+    return [(place, names), *body] if names else []
+
+
+def hub(name: str) -> DatasetDict:
     """Return {split: rows} of a data set of the hub. name: "owner/name" or
-    "owner/name/part". Codes of classes are replaced by their names, and rows without a
-    class are left out. Raises ConnectionError in one line where the hub gives nothing.
+    "owner/name/part". Raises ConnectionError in one line where the hub gives nothing.
     """
     import datasets
 
-    parts, by_split = name.split("/"), {}
+    parts = name.split("/")
     try:
         # A part of a data set is the only argument behind its name.
         # pyrefly: ignore[bad-argument-type]
-        dataset = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
+        dataset: Any = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
+        return datasets.DatasetDict(dataset)
     # The client's errors differ between versions and failures.
     except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
         reason = f"{name} cannot be had from the hub ({type(error).__name__})"
         raise ConnectionError(f"{reason}; fix: {fix}") from error
-    for split, rows in dataset.items():
-        classes = {
-            c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")
-        }
-        by_split[split] = [
-            row | {column: names[row[column]] for column, names in classes.items()}
-            for row in rows.to_list()
-            if all(row[column] is not None and row[column] >= 0 for column in classes)
-        ]
-    return by_split
+
+
+def dataset_rows(dataset: Dataset) -> list[Json]:
+    """Return the rows of a data set. Codes of classes are replaced by their names, and
+    rows without a class are left out."""
+    classes = {
+        c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
+    }
+    return [
+        row | {column: names[row[column]] for column, names in classes.items()}
+        for row in dataset.to_list()
+        if all(row[column] is not None and row[column] >= 0 for column in classes)
+    ]
 
 
 def write_rows(path: Path, rows: Iterable[Json]) -> None:

@@ -1,68 +1,84 @@
 """This module reads a user's own data: a file, a folder with training and development
 files, or a data set of the hub. A line names them:
 
-    reviews.tsv                              has a header, one or two columns of text, one `label`
+    reviews.tsv                              has a header, one or two texts, and a label
     reviews.csv: title, body, stars          names its columns: texts first, then the label
-    reviews/                                 has train.<ending> and dev.<ending>
+    reviews.csv: body, stars: scores         says that labels are scores, and no classes
+    reviews/                                 has train.<ending>, dev.<ending>, test.<ending>
+    saved/                                   is what `Dataset.save_to_disk` wrote
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
     questions.json                           has questions about passages in SQuAD's layout
 
-Where the line names no columns, the label is the first column with a name in LABELS.
-All other columns but an index are text. Labels with fractions or with many different
-numbers are scores; all others are classes. Scores are learned from 0, the lowest, to 5,
-the highest, as in STS-B, and shown on the scale of the file (`Task.scale`). Where there
-is no development file, a fifth of the different texts is drawn as development rows. A
-file `test` in a folder is read only for the model that is chosen in the end. The name
-of a task is its line, with the full path and all columns."""
+What the line leaves open is taken from the names of the columns and the spelling of
+the labels (lib.data.roles), and `Reading.lines` tell it. Scores are learned from 0, the
+lowest, to 5, the highest, as in STS-B, and shown on the scale of the file
+(`Task.scale`). Where there is no development file, a fifth of the different texts is
+drawn as development rows. A file `test` in a folder is read only for the model that is
+chosen in the end. The name of a task is its line, with the full path, all columns and
+the kind of label."""
+
+from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from lib.core import disk, paths
-from lib.core.names import Absent, Refused, known
-from lib.data import Split, Task, read, squad
-from lib.data.lines import (
-    SUFFIXES,
-    Table,
-    cell_text,
-    hub,
-    malformed,
-    number,
-    short,
-    table,
-    write_rows,
-)
+from lib.core.names import Absent, Refused
+from lib.data import Split, Task, lines, read, roles, squad
+from lib.data.lines import SUFFIXES, Table, cell_text, malformed, short_path
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+T = TypeVar("T")
 HUB = "hub:"
 # A file with one of these names holds the split.
-SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}
-LABELS = ("label", "labels", "class", "target", "score", "stars", "rating", "gold")
-# Columns with these names are no text. pandas writes an index under one of the last
-# three.
-IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
-# More than MOST_CLASSES different labels are no classes. More than MOST_GRADES numbers
-# are scores.
-MOST_CLASSES, MOST_GRADES = 100, 20
+SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
+    ("dev", "val", "valid", "validation", "eval", "development"), "dev"
+)
+# Folders that `save_to_disk` writes have one of these files.
+SAVED = ("dataset_dict.json", "dataset_info.json")
 # LEAST different rows are needed. DEV is the share of drawn development rows, MOST_DEV
 # their limit.
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
 # The draw of development rows has this seed.
 SEED = 0
+# So few rows may have an empty cell, or an answer that does not stand at its place.
+FEW = 0.05
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A Reading is what was read of a reader's rows.
+
+    lines: sentences on what was taken for what; the first one tells texts and label.
+    cautions: sentences that belong beside any advice."""
+
+    task: Task
+    splits: dict[str, Split]
+    lines: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
 
 
 def title(name: str) -> str:
     """Return the title of a task in tables: the name of its file or folder."""
-    place = Path(name.partition(": ")[0])
+    place = Path(_divided(name)[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(name: str) -> list[Path]:
     """Return the paths of the files from which a task is read."""
-    return list(_files(_place(name.partition(": ")[0])).values())
+    place = Path(_place(_divided(name)[0]))
+    if _is_saved(place):
+        return sorted(path for path in place.rglob("*") if path.is_file())
+    return list(_files(str(place))[0].values())
 
 
 def task(line: str) -> Task:
@@ -71,73 +87,49 @@ def task(line: str) -> Task:
     A path may be relative to the working folder or to the project. Raises
     FileNotFoundError where the files are missing, and ValueError with file and row
     where columns or rows are not clear."""
-    return _read(line)[0]
+    return reading(line).task
 
 
 def load(name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task, with the splits "train" and "dev", and
     "test" where its folder has such a file. Raises Refused with file and row where a
     row is malformed."""
-    return dict(_read(name)[1])
+    return dict(reading(name).splits)
 
 
-def _files(place: str) -> dict[str, Path]:
-    """Return {split name: Path} of one file or of the files in a folder. Raises
-    FileNotFoundError where there is no training file."""
-    path, split_paths = Path(place), {}
-    if path.suffix in SUFFIXES and path.is_file():
-        split_paths["train"] = path
-    for name, split in SPLITS.items():
-        for file in (path / (name + end) for end in SUFFIXES):
-            if file.is_file():
-                split_paths[split] = file
-    if "train" not in split_paths:
-        kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
-        raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
-    return split_paths
+def reading(line: str) -> Reading:
+    """Return the Reading of a user's line. Files that have changed are read again in
+    the same process."""
+    place, columns = _divided(line)
+    place = _place(place)
+    return _parsed(place, columns, *map(disk.digest, files(place)))
 
 
-def _fetched(place: str) -> Path:
-    """Return the folder with the labelled rows of "hub:NAME", which are fetched once.
-    Raises ValueError where the data set has no training rows."""
-    name = place.removeprefix(HUB)
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
-        raise Refused(
-            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
-        )
-    if not (folder := paths.DATA / "hub" / name).exists():
-        by_split = {split: rows for split, rows in hub(name).items() if rows}
-        if "train" not in by_split:
-            raise Refused(
-                f"{name} has no split train, but {', '.join(by_split)}: name another"
-            )
-        with disk.atomic_path(folder) as made:
-            for split, rows in by_split.items():
-                write_rows(made / f"{split}.jsonl", rows)
-    return folder
+def read_dataset(
+    dataset: Dataset | Mapping[str, Dataset], columns: str = ""
+) -> Reading:
+    """Return the Reading of a `datasets.Dataset`, or of a `DatasetDict` with a split
+    train.
+
+    columns: "title, body, stars: scores", or "" where the names of the columns tell."""
+    return _tabled("the data set", *_dataset_tables("the data set", dataset), columns)
 
 
-def _chosen(place: str, rows: Table, column_names: list[str]) -> list[str]:
-    """Return the names of the text columns, then of the label column.
+# ---- places ----
+def _divided(line: str) -> tuple[str, str]:
+    """Return (place, columns) of a user's line.
 
-    place: the path of the data, for errors. rows: the training table. column_names: the
-    columns that the user named, if any; else they are recognised by their names. Raises
-    Refused where they are not one or two texts and a label."""
-    header = [cell_text(name, place) for name in rows[0][1]]
-    for name in column_names:
-        known(f"column of {place}", name, header)
-    label = next((name for name in header if name.lower() in LABELS), "")
-    others = [name for name in header if name.lower() not in IGNORED and name != label]
-    chosen = column_names or [*others, label]
-    is_clear = all(name and header.count(name) == 1 for name in chosen)
-    if not is_clear or len(chosen) not in (2, 3):
-        columns = f"columns {', '.join(map(short, header))}"
-        expected = (
-            f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
-        )
-        fix = f"name them: {Path(place).name}: TEXT, LABEL"
-        raise malformed(place, columns, expected, fix)
-    return chosen
+    The place is as long as something lies there, since a path may contain the mark
+    before the columns."""
+    marks = [match.start() for match in re.finditer(":", line)]
+    for end in [len(line), *reversed(marks)]:
+        if line[:end].strip() and paths.resolve_path(line[:end]).exists():
+            return line[:end], line[end + 1 :].strip()
+    hub_name, mark, columns = line.removeprefix(HUB).partition(":")
+    if line.startswith(HUB):
+        return HUB + hub_name, columns.strip()
+    place, _, columns = line.partition(": ")
+    return place, columns
 
 
 def _place(place: str) -> str:
@@ -146,99 +138,272 @@ def _place(place: str) -> str:
     return str(_fetched(place) if place.startswith(HUB) else paths.resolve_path(place))
 
 
-def _read(line: str) -> tuple[Task, dict[str, Split]]:
-    """Return what `_parsed` does. Files that have changed are read again in the same
-    process."""
-    place, _, columns = line.partition(": ")
-    place = _place(place)
-    return _parsed(place, columns, *map(disk.digest, _files(place).values()))
+def _fetched(place: str) -> Path:
+    """Return the folder with a data set of the hub, which is fetched once. Raises
+    ValueError where it has no training rows."""
+    name = place.removeprefix(HUB)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
+        raise Refused(
+            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+        )
+    if not (folder := paths.DATA / "hub" / name).exists():
+        dataset = lines.hub(name)
+        if "train" not in dataset:
+            given = ", ".join(map(str, dataset))
+            raise Refused(f"{name} has no split train, but {given}: name another")
+        with disk.atomic_path(folder) as made:
+            dataset.save_to_disk(made)
+    return folder
 
 
+def _is_saved(place: Path) -> bool:
+    return any((place / name).is_file() for name in SAVED)
+
+
+def _parted(place: str, parts: Mapping[str, T]) -> tuple[dict[str, T], list[str]]:
+    """Return ({split name: part}, names of the parts of no split).
+
+    parts: by the names of files or splits. Raises Refused where two are of one
+    split."""
+    by_split, names, rest = {}, {}, []
+    for name, part in parts.items():
+        split = SPLITS.get(Path(name).stem.lower())
+        if split in names:
+            fault = f"both {names[split]} and {name}"
+            raise malformed(place, fault, f"one table of {split} rows", "move one away")
+        if split:
+            by_split[split], names[split] = part, name
+        else:
+            rest.append(name)
+    return by_split, rest
+
+
+def _files(place: str) -> tuple[dict[str, Path], list[str]]:
+    """Return ({split name: Path} of one file or of the files in a folder, names of
+    tables that are not read). Raises FileNotFoundError where there is no training
+    file."""
+    path = Path(place)
+    if path.is_file() and path.suffix.lower() in SUFFIXES:
+        return {"train": path}, []
+    tables = {
+        file.name: file
+        for file in (sorted(path.iterdir()) if path.is_dir() else ())
+        if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
+    }
+    split_paths, rest = _parted(place, tables)
+    if "train" in split_paths:
+        order = ("train", "dev", "test")
+        return {name: split_paths[name] for name in order if name in split_paths}, rest
+    if tables:
+        given = f"no file train in {place!r}, but {', '.join(tables)}"
+        raise Absent(
+            f"{given}; fix: name one so, or name a file: --data {path / [*tables][0]}"
+        )
+    kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
+    sheet = "; a spreadsheet is saved as CSV first" * path.is_file()
+    raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME{sheet}")
+
+
+# ---- rows ----
 @lru_cache(8)
-def _parsed(place: str, columns: str, *_: object) -> tuple[Task, dict[str, Split]]:
-    """Return (Task, {split name: Split}) of a user's files. Raises Refused where a row
-    is malformed or where there are too few."""
-    split_paths = _files(place)
+def _parsed(place: str, columns: str, *_: object) -> Reading:
+    """Return the Reading of a user's files. Raises Refused where a row is malformed or
+    where there are too few."""
+    if _is_saved(Path(place)):
+        from datasets import load_from_disk
+
+        dataset: Any = load_from_disk(place)
+        return _tabled(place, *_dataset_tables(place, dataset), columns)
+    split_paths, rest = _files(place)
+    remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
     if not columns and all(map(_has_passages, split_paths.values())):
-        task = Task(place, True, (), ("span_f1", "exact"), True)
-        splits = {
-            split: squad.split("SQuAD2", [path]) for split, path in split_paths.items()
-        }
-    else:
-        tables = {split: table(path) for split, path in split_paths.items()}
-        column_names = columns.split(", ") if columns else []
-        *texts, label = chosen = _chosen(place, tables["train"], column_names)
-        layout = {"texts": [[name] for name in texts], "label": [label]}
-        lined = {split: read.rows(rows, layout) for split, rows in tables.items()}
-        labels, scale, code = _coded(place, label, sum(lined.values(), []))
-        splits = {
-            split: read.split_of(rows, labels, code) for split, rows in lined.items()
-        }
-        metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-        name = f"{place}: {', '.join(chosen)}"
-        task = Task(name, len(texts) == 2, labels, metrics, scale=scale)
-    if (count := len({*_texts(splits["train"])})) < LEAST:
-        fault = f"{count} different rows"
-        raise malformed(place, fault, f"at least {LEAST}", "add some")
-    if "dev" not in splits:
-        splits |= _drawn(splits["train"])
-    return task, splits
+        return _asked(place, split_paths, remarks)
+    tables = {}
+    for split, path in split_paths.items():
+        is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
+        tables[split] = lines.table(path, ".csv" if is_quoted else None)
+        if is_quoted:
+            remarks.append(f"{path.name} has its cells in quotes")
+    if len(split_paths) > 1 or rest:
+        names = [f"{split} {path.name}" for split, path in split_paths.items()]
+        remarks.insert(0, f"files: {', '.join(names)}")
+    return _tabled(place, tables, {}, remarks, columns)
+
+
+def _dataset_tables(
+    place: str, dataset: Dataset | Mapping[str, Dataset]
+) -> tuple[dict[str, Table], dict[str, str], list[str]]:
+    """Return ({split name: Table}, {column: kind of label}, remarks) of a data set. Its
+    features tell the kinds."""
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
+    by_split, rest = _parted(place, parts)
+    if "train" not in by_split:
+        raise Refused(f"{place} has no split train, but {', '.join(parts)}: name it so")
+    kinds = {}
+    for name, feature in by_split["train"].features.items():
+        if hasattr(feature, "names"):
+            kinds[name] = roles.CLASSES
+        elif str(getattr(feature, "dtype", "")).startswith("float"):
+            kinds[name] = roles.SCORES
+    tables = {
+        split: lines.table_of(f"{place}, {split}", lines.dataset_rows(rows))
+        for split, rows in by_split.items()
+    }
+    tables = {split: rows for split, rows in tables.items() if rows}
+    return tables, kinds, [f"not read: {', '.join(rest)}"] * bool(rest)
+
+
+def _tabled(
+    place: str,
+    tables: Mapping[str, Table],
+    kinds: Mapping[str, str],
+    remarks: Iterable[str],
+    columns: str,
+) -> Reading:
+    """Return the Reading of some tables.
+
+    kinds: {column: kind of its labels}, where features tell it. remarks: on the files.
+    columns: what the reader typed of columns, or ""."""
+    names, kind = roles.read_columns(columns)
+    chosen = roles.recognise(place, tables["train"], names)
+    known_kind = kind or kinds.get(chosen.label, "")
+    remarks = list(remarks)
+    layout = {"texts": [[name] for name in chosen.texts], "label": [chosen.label]}
+    rows = {}
+    for split, body in tables.items():
+        if split == "test" and not _is_labelled(body, chosen.label):
+            remarks.append("the test rows have no labels, so they are not read")
+        else:
+            body, lost = _filled(body, (*chosen.texts, chosen.label))
+            rows[split], remarks = read.rows(body, layout), remarks + lost
+    coding = roles.code_labels(place, chosen.label, known_kind, rows)
+    splits = {
+        split: read.split_of(part, coding.labels, lambda row: coding.code(row.label))
+        for split, part in rows.items()
+    }
+    metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
+    name = f"{place}: {chosen.columns(coding.kind)}"
+    about, *more = coding.lines
+    first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
+    if chosen.unused:
+        more.append(f"left out: {', '.join(chosen.unused)}")
+    if not known_kind and coding.is_open:
+        other = roles.SCORES if coding.labels else roles.CLASSES
+        typed = f"{short_path(place)}: {chosen.columns(other)}"
+        more.append(f"to have {other}: --data {shlex.quote(typed)}")
+    pair = len(chosen.texts) == 2
+    task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
+    return _sound(place, task, splits, [first, *more, *remarks])
+
+
+def _filled(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
+    """Return (the table without its rows that have nothing in one of some columns, what
+    was left out). Where these are many, the table is as it was."""
+    (place, head), *body = rows
+    names = [cell_text(name, place) for name in head]
+    positions = [names.index(name) for name in columns if name in names]
+    full, empty = [], []
+    for place, cells in body:
+        texts = [cell_text(cells[i], place) for i in positions if i < len(cells)]
+        (full if all(texts) else empty).append((place, cells))
+    if not empty or len(empty) > FEW * len(body):
+        return rows, []
+    about = f"left out {len(empty)} of {len(body)} rows with an empty cell"
+    return [rows[0], *full], [f"{about}, such as {Path(empty[0][0]).name}"]
+
+
+def _is_labelled(rows: Table, label: str) -> bool:
+    """Return whether a table has labels. Files for a public contest have none, or -1
+    alone."""
+    (place, head), *body = rows
+    names = [cell_text(name, place) for name in head]
+    if label not in names:
+        return False
+    position = names.index(label)
+    return any(
+        cell_text(cells[position], place) not in ("", "-1", "-1.0")
+        for place, cells in body
+        if position < len(cells)
+    )
 
 
 def _has_passages(path: Path) -> bool:
     """Return whether a file has SQuAD's layout."""
-    return path.suffix == ".json" and '"paragraphs"' in path.read_text()
+    if path.suffix.lower() != ".json":
+        return False
+    value = lines.parsed(path)
+    articles = value.get("data") if isinstance(value, dict) else None
+    first = articles[0] if isinstance(articles, list) and articles else None
+    return isinstance(first, dict) and "paragraphs" in first
+
+
+def _asked(place: str, split_paths: Mapping[str, Path], remarks: list[str]) -> Reading:
+    """Return the Reading of questions about passages. Some may have an answer that does
+    not stand at its place; these are left out."""
+    splits = {}
+    for split, path in split_paths.items():
+        rows = squad.questions(path)
+        placed = [row for row in rows if row.is_placed]
+        if lost := [row for row in rows if not row.is_placed]:
+            count = f"{len(lost)} of {len(rows)} questions"
+            first = "; ".join(map(str, lost[:3]))
+            if len(lost) > FEW * len(rows):
+                fault = f"the answers of {count} stand elsewhere, such as: {first}"
+                fix = "count `answer_start` in characters of the passage, from 0"
+                raise malformed(path, fault, squad.PLACED, fix)
+            remarks.append(f"left out {count} of {path.name}: {first}")
+        if not placed:
+            raise malformed(path, "no questions", "some")
+        splits[split] = squad.split_of(placed)
+    task = Task(place, True, (), ("span_f1", "exact"), True)
+    about = "questions about passages; label: a span of the passage, or no answer"
+    return _sound(place, task, splits, [about, *remarks])
+
+
+def _sound(
+    place: str, task: Task, splits: dict[str, Split], remarks: list[str]
+) -> Reading:
+    """Return the Reading of a task's rows, with development rows. Raises Refused where
+    there are too few, or where other rows are training rows."""
+    train, cautions = splits["train"], []
+    different = {*_texts(train)}
+    if len(different) < LEAST:
+        fault = f"{len(different)} different rows"
+        raise malformed(place, fault, f"at least {LEAST}", "add some")
+    for split, rows in splits.items():
+        same = sum(texts in different for texts in _texts(rows))
+        if split == "train" or not same:
+            continue
+        if same == len(rows):
+            fault = f"every {split} row is a training row"
+            fix = f"take rows for {split} that no training row has"
+            raise malformed(place, fault, "other rows", fix)
+        cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
+    if "dev" not in splits:
+        splits |= _drawn(train)
+        remarks.append(
+            f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
+        )
+    return Reading(task, splits, (*remarks, *cautions), tuple(cautions))
 
 
 def _texts(rows: Split) -> list[tuple[str, str]]:
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _coded(
-    place: str, column: str, rows: list[read.Row]
-) -> tuple[tuple[str, ...], tuple[float, float], Callable[[read.Row], float]]:
-    """Return (class names, or () for scores; the scores that 0 and 5 stand for; f(row)
-    -> class code or score).
-
-    place, column: the path and the label column, for errors. rows: those of all splits.
-    Raises ValueError with the row where a label among scores is no finite number, or
-    where a class is called "nan". Raises it too where there are fewer than two
-    different labels, or too many."""
-    labels = {row.label for row in rows}
-    numbers = {label: n for label in labels if (n := number(label)) is not None}
-    is_graded = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
-    is_score = is_graded and 2 * len(numbers) > len(labels)
-    for row in rows:
-        value = numbers.get(row.label, None if is_score else 0.0)
-        if value is None or not abs(value) < 1e30:
-            kind = (
-                "a finite number, as others are" if is_score else "the name of a class"
-            )
-            fault = f"label {short(row.label)}"
-            raise malformed(row.place, fault, kind, "mend or drop the row")
-    different = set(numbers.values()) if is_score else labels
-    most = len(rows) if is_score else min(MOST_CLASSES, len(rows) // 2)
-    if not 2 <= len(different) <= most:
-        fault = f"{len(different)} different labels, such as {short(min(labels))}"
-        fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
-        kinds = f"2 to {MOST_CLASSES} classes, or numbers"
-        raise malformed(f"{place}, column {column}", fault, kinds, fix)
-    if is_score:
-        low, high = min(numbers.values()), max(numbers.values())
-        scale, span = (low, high), high - low
-        return (), scale, lambda row: 5 * (numbers[row.label] - low) / span
-    names = tuple(sorted(labels, key=lambda text: (numbers.get(text, 0), text)))
-    return names, Task.scale, lambda row: names.index(row.label)
-
-
 def _drawn(rows: Split) -> dict[str, Split]:
     """Divide rows into {"train", "dev"}. Rows with the same texts go to the same side,
-    and so do all questions about one passage."""
+    and so do all questions about one passage. A class of drawn rows alone goes back."""
     texts = rows.b if rows.answers and rows.b else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))
     count = max(1, min(MOST_DEV, round(DEV * len(different))))
     held = {different[i] for i in order[:count]}
+    if rows.y.dtype == np.int64 and rows.y.ndim == 1:
+        learned = {y for y, text in zip(rows.y, texts, strict=True) if text not in held}
+        held -= {
+            text for y, text in zip(rows.y, texts, strict=True) if y not in learned
+        }
     dev = np.array([text in held for text in texts])
     return {
         "train": rows.take(np.flatnonzero(~dev)),

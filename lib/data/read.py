@@ -24,6 +24,7 @@ from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
     cell_text,
+    dataset_rows,
     hub,
     malformed,
     number,
@@ -101,11 +102,10 @@ def fetch(task: str, root: Path | str) -> Path:
     folder, by_split = Path(root) / layout["folder"], hub(layout["hub"])
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        rows = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
-        if not rows:
-            raise Refused(
-                f"the hub's {task} has no split {hub_split}, but {', '.join(by_split)}"
-            )
+        dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
+        if not dataset or not (rows := dataset_rows(dataset)):
+            given = ", ".join(map(str, by_split))
+            raise Refused(f"the hub's {task} has no split {hub_split}, but {given}")
         write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
@@ -182,6 +182,7 @@ def rows(table: Table, layout: Json) -> list[Row]:
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
+            fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
             raise malformed(place, given, f"{width} as in the first line", fix)
         *texts, label = (cell_text(cells[i], place) for i in positions)
         has_texts = any(texts) if layout.get("empty") else all(texts)

@@ -6,51 +6,85 @@ in it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import malformed, parsed
+
+# An answer is a place in its passage.
+PLACED = "text that begins there in the passage"
+
+
+class Question(NamedTuple):
+    """A Question has a passage, and the answers in it: each a text and its first
+    character. It is placed where every answer stands there in the passage."""
+
+    name: str
+    text: str
+    passage: str
+    answers: list[tuple[str, int]]
+    is_placed: bool
+
+    def __str__(self) -> str:
+        return f"question {self.name!r} has the answers {self.answers!r:.80}"
 
 
 def split(task: str, paths: Sequence[Path]) -> Split:
     """Return the Split of a task's files, which are read one after another.
 
-    `a` has the questions and `b` the passages; `answers` is [] where a passage has no
-    answer. Raises Refused with the file where its layout is another. Raises it with the
+    Raises Refused with the file where its layout is another. Raises it with the
     question where an answer does not stand at its place in the passage, or where SQuAD1
     has no answer."""
     rows = []
     for path in paths:
-        try:
-            for question in _questions(path):
-                text, passage = question["question"].strip(), question["context"]
-                answers = _answers(question["answers"])
-                right = all(
-                    said and passage.find(said, start) == start
-                    for said, start in answers
-                )
-                if not right or (task == "SQuAD1" and not answers):
-                    fault = (
-                        f"question {question['id']!r} has the answers {answers!r:.80}"
-                    )
-                    raise malformed(
-                        path, fault, "text that begins there in the passage"
-                    )
-                rows.append((text, passage, answers))
-        except (AttributeError, KeyError, TypeError) as error:
-            layout = "SQuAD's layout, data[].paragraphs[].qas[]"
-            raise malformed(path, repr(error), layout) from None
+        for row in questions(path):
+            if not row.is_placed or (task == "SQuAD1" and not row.answers):
+                raise malformed(path, row, PLACED)
+            rows.append(row)
     if not rows:
         raise malformed(paths[0], "no questions", "some")
-    a, b, answers = map(list, zip(*rows, strict=True))
+    return split_of(rows)
+
+
+def split_of(rows: Sequence[Question]) -> Split:
+    """Return the Split of some Questions. `a` has the questions and `b` the passages;
+    `answers` is [] where a passage has no answer."""
     y = [
-        (pairs[0][1], pairs[0][1] + len(pairs[0][0])) if pairs else (-1, -1)
-        for pairs in answers
+        (row.answers[0][1], row.answers[0][1] + len(row.answers[0][0]))
+        if row.answers
+        else (-1, -1)
+        for row in rows
     ]
-    accepted = [[text for text, _ in pairs] for pairs in answers]
-    return Split(a, b, np.array(y, np.int64), np.arange(len(a)), accepted)
+    return Split(
+        [row.text for row in rows],
+        [row.passage for row in rows],
+        np.array(y, np.int64),
+        np.arange(len(rows)),
+        [[text for text, _ in row.answers] for row in rows],
+    )
+
+
+def questions(path: Path) -> list[Question]:
+    """Return the Questions of a file. Raises Refused where its layout is another."""
+    rows = []
+    try:
+        for row in _questions(path):
+            text, passage = row["question"].strip(), row["context"]
+            answers = _answers(row["answers"])
+            is_placed = all(
+                passage.find(said, start) == start for said, start in answers
+            )
+            rows.append(Question(row["id"], text, passage, answers, is_placed))
+        return rows
+    except Refused:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        layout = "SQuAD's layout, data[].paragraphs[].qas[]"
+        raise malformed(path, repr(error), layout) from None
 
 
 def _questions(path: Path) -> Iterator[Json]:
@@ -68,8 +102,10 @@ def _questions(path: Path) -> Iterator[Json]:
 def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers in a cell, each a text and its first character.
 
-    A cell of the hub is a dict with a list of texts and a list of places.
-    """
+    A cell of the hub is a dict with a list of texts and a list of places. A place may
+    be digits in quotes, and an empty text is no answer."""
     if isinstance(cell, dict):
-        return list(zip(cell["text"], cell["answer_start"], strict=True))
-    return [(answer["text"], answer["answer_start"]) for answer in cell]
+        pairs = zip(cell["text"], cell["answer_start"], strict=True)
+    else:
+        pairs = ((answer["text"], answer["answer_start"]) for answer in cell)
+    return [(text, int(start)) for text, start in pairs if text]

@@ -10,12 +10,16 @@ every table, and says where rows and encoder come from instead. So no paper know
 
 import os
 import shlex
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
@@ -26,11 +30,12 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import grammar, models, own
+from lib.data.feed import Feed, look
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.papers.encoder import folder as folder
 from lib.papers.encoder import shape_of
 from lib.stats.compare import Column
-from lib.stats.cost import SHAPES, Shape
+from lib.stats.cost import SHAPES, Shape, layered_flops
 
 
 def settings(name: str) -> SimpleNamespace:
@@ -98,6 +103,9 @@ PROFILES = {
 Value = TypeVar("Value")
 Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
 
+# A training does this share of the FLOPs of a product of matrices, and each step takes
+# so many seconds more.
+EFFICIENCY, STEP_SECONDS = 0.5, 0.02
 PARAMETERS = (
     "profile",
     "data",
@@ -195,6 +203,10 @@ class ReaderProfile(str):
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
+        if self.feed and self.feed.unknown > 0.5:
+            fix = "take an encoder of the language and the case of your texts, or set "
+            fix += "do_lower_case in tokenizer_config.json as its vocabulary has it"
+            raise Refused(f"{self.feed.line}: that is no reading; fix: {fix}")
         return self
 
     def __str__(self) -> str:
@@ -206,6 +218,26 @@ class ReaderProfile(str):
         """Return what tables call the reader's task, or "" where the tasks are the
         profile's."""
         return own.title(self.data) if self.data else ""
+
+    @property
+    def feed(self) -> Feed | None:
+        """Return what the encoder is given of the reader's rows; None without rows, and
+        where no tokenizer is at hand."""
+        place: Any = self.model
+        if self.data and not place:
+            names = CHECKPOINTS.get(self[:], {})
+            place = names and data.holding(names["bert"], "config.json")
+        if not (self.data and place):
+            return None
+        reading = own.reading(self.data)
+        length = 0 if reading.task.span else TEACHER[self].max_length
+        return look(reading.splits["train"], place, length)
+
+    @property
+    def cautions(self) -> list[str]:
+        """Return sentences on the reader's rows that belong beside any advice."""
+        lines = [*own.reading(self.data).cautions] if self.data else []
+        return lines + ([self.feed.line] if self.feed and self.feed.is_poor else [])
 
     def about(self) -> list[str]:
         """Return sentences for a page on what is the reader's.
@@ -221,7 +253,9 @@ class ReaderProfile(str):
             capped = f", trained on {most:,} of them" * bool(
                 0 < most < len(splits["train"])
             )
+            lines += [f"{line}." for line in own.reading(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
+            lines += [f"{self.feed.line}."] if self.feed else []
         settled = f"All other settings are those of profile {self[:]}"
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
@@ -270,10 +304,17 @@ def own_lines(profile: str) -> list[str]:
 
 
 def own_digests(profile: str) -> list[str]:
-    """Return the digests of the reader's data and model, each "" where it is not
-    given."""
+    """Return the digests of the reader's data, test rows and model, each "" where it is
+    not given."""
     name, model = (reader_part(profile, what) for what in PARAMETERS[1:])
-    return [name and data.at_hand("own", name)[0], model and data.weights(model)]
+    digests = [name and data.at_hand("own", name)[0], model and data.weights(model)]
+    test = data.splits("own", name).get("test") if name else None
+    return digests + ([data.digest({"rows": test})] if test else [])
+
+
+def cautions(profile: str) -> list[str]:
+    """Return sentences on the reader's rows that belong beside any advice."""
+    return profile.cautions if isinstance(profile, ReaderProfile) else []
 
 
 def own_rows(
@@ -426,6 +467,32 @@ def lengthened(profile: str, train: Training) -> Training:
         return train
     rows = own_rows(name, profile, None, HELD_OUT[profile])[0]
     return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
+
+
+def pace() -> float:
+    """Return the FLOPs that one core does in a second, by a product of matrices."""
+    matrix, began = np.ones((1024, 1024), np.float32), time.perf_counter()
+    with threadpool_limits(1):
+        for _ in range(4):
+            matrix @ matrix
+    return 4 * 2 * 1024**3 / (time.perf_counter() - began)
+
+
+def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
+    """Return the seconds that trainings on a reader's rows take on one core, by the
+    FLOPs of the whole model: a step is three times its forward pass."""
+    encoder, tokens, reads = shape(profile), TEACHER[profile].max_length, None
+    if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
+        tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
+    layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
+    row = layered_flops(encoder.hidden, encoder.hidden // encoder.heads, layers, tokens)
+    flops_a_second, seconds = EFFICIENCY * pace(), []
+    for spec in trainings:
+        train = spec.args["train"]
+        rows = spec.args["data"]["rows"] * train["epochs"]
+        steps = ceil(rows / train["batch"])
+        seconds.append(3 * row * rows / flops_a_second + steps * STEP_SECONDS)
+    return seconds
 
 
 def clock(runs: int, length: int, batch: int) -> Json:

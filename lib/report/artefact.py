@@ -106,10 +106,11 @@ class Page:
         them before. The page says why a run is still missing.
 
         on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
+        "make" makes them here in any case: what to make follows from other runs.
         """
         lost, specs = {}, [row.spec for row in rows]
         is_made = on_missing != "skip"
-        if is_made and not os.environ.get(notebook.BATCH):
+        if on_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().missing(specs):
                 self.note(
                     [

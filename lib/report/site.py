@@ -78,6 +78,17 @@ class Report:
     def __str__(self) -> str:
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
+    @property
+    def place(self) -> str:
+        """Return where to look at the end: the only page of the command, or the
+        index."""
+        pages = [builder.page for builder in self.builders if builder.page.exists()]
+        return (
+            paths.shown(pages[0])
+            if len(self.builders) == len(pages) == 1
+            else str(self)
+        )
+
     def done(self, spec: Spec) -> None:
         """Note that a run is there. A page that waited for it alone is made beside
         other runs."""

@@ -3,32 +3,39 @@
 It judges the most frequent class, and a linear model over word counts.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from transformers import PreTrainedTokenizerFast
 
 from lib import data as sources
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split
+from lib.model import backbone
 from lib.stats import metrics
 from lib.train import heads
 
 
-def bag_of_words(run: RunWriter, data: Json) -> dict[str, float]:
+def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     """Judge answers that need no reading, by the task's first metric on the development
     set.
 
     "majority" is the most frequent class. "bag_of_words" is a linear model over word
-    counts, with a fixed regularisation (C = 0.3, or ridge 10); a task of spans has no
-    such model."""
+    counts, with a fixed regularisation (C = 0.3, or ridge 10). A task of spans has no
+    such model, nor have training rows of one class. With the input `start`, an
+    encoder, it reads no more of a row than that encoder does: `cut` tokens."""
     task, splits = sources.described(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.majority(task, splits)}
-    if not task.span:
+    if not (task.span or task.labels and len(np.unique(train.y)) < 2):
+        if "start" in run.inputs:
+            tokenizer = backbone.words(run.inputs["start"].model)
+            train, dev = (clipped(tokenizer, split, cut) for split in (train, dev))
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (counts(counter, split) for split in (train, dev))
         # The stubs of scikit-learn have other arrays.
@@ -38,6 +45,26 @@ def bag_of_words(run: RunWriter, data: Json) -> dict[str, float]:
         said = model.fit(x, train.y).predict(y)
         result["bag_of_words"] = metrics.score(task.metrics[0], said, dev.y)
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
+
+
+def clipped(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
+    """Return the rows of a Split with the texts that stand in their first tokens.
+
+    length: the number of tokens to which a model cuts a row."""
+    texts = (split.a,) if split.b is None else (split.a, split.b)
+    coded = tokenizer(
+        *texts, truncation=True, max_length=length, return_offsets_mapping=True
+    )
+    ends = np.zeros((len(texts), len(split)), int)
+    for row, offsets in enumerate(coded["offset_mapping"]):
+        for text, (_, end) in zip(coded.sequence_ids(row), offsets, strict=True):
+            if text is not None:
+                ends[text, row] = max(ends[text, row], end)
+    parts = [
+        [text[:end] for text, end in zip(column, column_ends, strict=True)]
+        for column, column_ends in zip(texts, ends, strict=True)
+    ]
+    return replace(split, a=parts[0], b=parts[1] if split.b else None)
 
 
 def counts(counter: CountVectorizer, split: Split) -> csr_matrix:

@@ -1,0 +1,106 @@
+"""This module looks at what an encoder is given of a reader's rows: words that its
+tokenizer does not know, and rows that are longer than it reads. It is free of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib.core import disk
+from lib.data import Split
+from lib.data.lines import parsed
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# So many rows are looked at. A larger share than MUCH belongs beside any advice.
+ROWS, MUCH = 1000, 0.05
+FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A Feed says what a tokenizer makes of the first rows of a Split.
+
+    unknown: the share of tokens that stand for words it does not know. lengths: tokens
+    of each row, special ones included. empty: the number of rows without any other.
+    length: the number of tokens that the model reads; 0 reads all."""
+
+    unknown: float
+    lengths: np.ndarray
+    empty: int
+    length: int
+
+    @property
+    def cut(self) -> float:
+        """Return the share of rows that are cut."""
+        return float(np.mean(self.lengths > self.length)) if self.length else 0.0
+
+    @property
+    def line(self) -> str:
+        rows = f"{len(self.lengths):,} rows"
+        line = f"Of the first {rows}: {self.unknown:.1%} of the tokens are unknown"
+        line += f", {self.empty} rows have no token" * bool(self.empty)
+        if not self.length:
+            return line
+        usual = int(np.quantile(self.lengths, 0.95))
+        cut = f"{self.cut:.0%} of the rows are cut at {self.length} tokens"
+        more = "; max_length in lib/papers/grids.toml sets it" * (self.cut > MUCH)
+        return f"{line}, {cut} (95 % have at most {usual}{more})"
+
+    @property
+    def is_poor(self) -> bool:
+        """Return whether much is lost before the model reads."""
+        return max(self.unknown, self.cut, self.empty / len(self.lengths)) > MUCH
+
+
+def look(split: Split, folder: str | Path, length: int) -> Feed | None:
+    """Return the Feed of a Split by the tokenizer in a folder; None where its files are
+    not those of a BERT or of the tokenizers library."""
+    files = [Path(folder, name) for name in FILES]
+    stamps = [disk.stamp(path) for path in files if path.exists()]
+    return _look(split, str(folder), length, *stamps)
+
+
+@lru_cache(8)
+def _look(split: Split, folder: str, length: int, *_: Any) -> Feed | None:
+    tokenizer = _open(Path(folder))
+    if tokenizer is None:
+        return None
+    rows = split.take(range(min(ROWS, len(split))))
+    texts = rows.a if rows.b is None else [*zip(rows.a, rows.b, strict=True)]
+    unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "")
+    marks = [
+        [
+            i == unknown
+            for i, special in zip(e.ids, e.special_tokens_mask, strict=True)
+            if not special
+        ]
+        for e in tokenizer.encode_batch(texts)
+    ]
+    lengths = np.array([len(row) for row in marks])
+    total = max(1, int(lengths.sum()))
+    special = tokenizer.num_special_tokens_to_add(rows.b is not None)
+    empty = int(np.sum(lengths == 0))
+    return Feed(sum(map(sum, marks)) / total, lengths + special, empty, length)
+
+
+def _open(folder: Path) -> Tokenizer | None:
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+    saved, words, config = (folder / name for name in FILES)
+    if saved.exists():
+        tokenizer = Tokenizer.from_file(str(saved))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+    if not words.exists():
+        return None
+    options = parsed(config) if config.exists() else {}
+    is_lower = options.get("do_lower_case", True)
+    # The wrapper is a Tokenizer's, whose stub is Any.
+    return BertWordPieceTokenizer(str(words), lowercase=is_lower)._tokenizer

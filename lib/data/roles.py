@@ -1,0 +1,356 @@
+"""This module says which columns of a reader's table are texts and which one is the
+label, and whether labels are classes or scores.
+
+A column is a text by its name, or since the reader names it. What is left over is
+never a text. An id, a language or a date is left out, and so is what the label alone
+decides, such as the name of a class beside its code. For all else the error has the
+line to type."""
+
+import csv
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.core.names import known
+from lib.data.lines import Table, cell_text, malformed, short, short_path
+from lib.data.read import Row
+
+LABELS = {
+    *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
+    *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
+}
+# A name with one of these words is that of a text. `lib.dataset` names texts a and b.
+TEXTS = {
+    *("text", "texts", "sentence", "question", "premise", "hypothesis", "review"),
+    *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
+    *("context", "answer", "comment", "message", "headline", "abstract", "summary"),
+    *("description", "statement", "claim", "evidence", "response", "post", "phrase"),
+    *("string", "caption", "quote", "transcript", "article", "story", "email"),
+}
+LETTERS = ("a", "b")
+# A name with one of these words is that of no text.
+OTHERS = {
+    *(
+        "id",
+        "ids",
+        "idx",
+        "index",
+        "guid",
+        "uid",
+        "uuid",
+        "key",
+        "no",
+        "number",
+        "line",
+    ),
+    *("lang", "language", "locale", "date", "time", "timestamp", "datetime", "year"),
+    *("month", "day", "created", "updated", "url", "link", "source", "file", "author"),
+    *(
+        "filename",
+        "user",
+        "username",
+        "split",
+        "fold",
+        "genre",
+        "type",
+        "length",
+        "len",
+    ),
+    *("count", "confidence", "label", "labels", "class", "target", "score", "rating"),
+}
+# pandas writes an index under one of the last three.
+INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
+CLASSES, SCORES = "classes", "scores"
+# More than MOST_CLASSES different labels are no classes. More than MOST_GRADES whole
+# numbers with gaps between them are scores.
+MOST_CLASSES, MOST_GRADES = 100, 20
+# A number may have a decimal comma, and a percent sign behind it.
+NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
+SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles are the columns of a table that are read: one or two texts, and a label.
+
+    unused: the other columns, in words."""
+
+    texts: tuple[str, ...]
+    label: str
+    unused: tuple[str, ...]
+
+    def columns(self, kind: str) -> str:
+        """Return what a reader types to have these columns, with the kind of label."""
+        names = (*self.texts, self.label)
+        quoted = ", ".join(f'"{name}"' if "," in name else name for name in names)
+        return f"{quoted}: {kind}"
+
+
+@dataclass(frozen=True)
+class Coding:
+    """A Coding says what the labels of a column stand for.
+
+    kind: CLASSES or SCORES. labels: the class names, () for scores. scale: the scores
+    that 0 and 5 stand for. code: f(label) -> class code or score. lines: what a reader
+    should know about it, the first one in few words. is_open: whether the labels are
+    numbers, which could be of the other kind."""
+
+    kind: str
+    labels: tuple[str, ...]
+    scale: tuple[float, float]
+    code: Callable[[str], float]
+    lines: tuple[str, ...]
+    is_open: bool
+
+
+# ---- columns ----
+def read_columns(text: str) -> tuple[list[str], str]:
+    """Return (names of columns, kind of the label) of what a reader types, such as
+    "title, body, stars: scores". Without a kind it is ""."""
+    kind = next((k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", text)), "")
+    if kind:
+        text = text.rpartition(":")[0]
+    cells = next(csv.reader([text], skipinitialspace=True), [])
+    return [cell.strip() for cell in cells if cell.strip()], kind
+
+
+def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
+    """Return the Roles of the columns of a training table.
+
+    place: the path of the data, for errors. names: the columns that the reader named,
+    the label last; without any they are recognised. Raises Refused with the line to
+    type where they are not clear."""
+    header = [cell_text(name, place) for name in rows[0][1]]
+    if _is_row(header) and not (names and {*names} <= {*header}):
+        raise malformed(place, *_headless(place, rows, header))
+    if names:
+        for name in names:
+            known(f"column of {place}", name, header)
+        texts, labels, unclear = list(names[:-1]), [names[-1]], []
+    else:
+        labels = [name for name in header if is_label(name)]
+        texts = [name for name in header if is_text(name) and name not in labels]
+        unclear = [name for name in header if not (is_label(name) or is_text(name))]
+    decided = _decided(rows, header, labels[0]) if len(labels) == 1 else {}
+    for name in texts if names else ():
+        if decided.get(name, 0) > 1:
+            fault = (
+                f"the text {short(name)} is the label {short(labels[0])} in other words"
+            )
+            raise malformed(place, fault, "a text that leaves it open", "leave it out")
+    if not names:
+        texts = [name for name in texts if decided.get(name, 0) < 2] or texts
+        unclear = [name for name in unclear if not (name in decided or is_other(name))]
+    chosen = [*texts, *labels]
+    is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
+    if not is_clear or any(header.count(name) > 1 for name in chosen):
+        raise malformed(place, *_misfit(place, rows, header))
+    unused = [
+        (name or "a column without a name")
+        + " (the label decides it)" * (decided.get(name, 0) > 1)
+        for name in header
+        if name not in chosen
+    ]
+    return Roles(tuple(texts), labels[0], tuple(unused))
+
+
+def words(name: str) -> set[str]:
+    """Return the words of a column's name, as "review" and "text" of "reviewText2"."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def is_label(name: str) -> bool:
+    return re.sub(r"\W", "_", name.lower()) in LABELS
+
+
+def is_text(name: str) -> bool:
+    has_word = words(name) & TEXTS and not words(name) & OTHERS
+    return name.lower() in LETTERS or bool(has_word)
+
+
+def is_other(name: str) -> bool:
+    return name.lower() in INDEX or bool(words(name) & OTHERS)
+
+
+def _is_row(header: Sequence[str]) -> bool:
+    """Return whether the names of columns look like a row: a number or a sentence is
+    among them, and no label."""
+    looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
+    return any(looks) and not any(map(is_label, header))
+
+
+def _decided(rows: Table, header: list[str], label: str) -> dict[str, int]:
+    """Return {column: number of its values} of the columns of which each label has one
+    value. Labels that hardly repeat decide nothing."""
+    columns = _columns(rows, header)
+    labels = columns.pop(label, [])
+    different = set(labels)
+    if not labels or 2 * len(different) > len(labels):
+        return {}
+    return {
+        name: len(set(values))
+        for name, values in columns.items()
+        if len({*zip(labels, values, strict=True)}) == len(different)
+    }
+
+
+def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
+    """Return {name: cells} of the rows that are as wide as the header."""
+    body = [list(map(str, cells)) for _, cells in rows[1:] if len(cells) == len(header)]
+    return dict(zip(header, map(list, zip(*body, strict=True)), strict=False))
+
+
+def _misfit(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
+    """Return what is wrong with the columns of a table, what is expected, and the line
+    to type."""
+    fault = f"columns {', '.join(map(short, header))}"
+    expected = "one or two texts and a label, known by their names, each once"
+    columns = _columns(rows, header)
+    labels = [n for n in dict.fromkeys(header) if is_label(n)]
+    labels = labels or [_shortest_list(columns) or "LABEL"]
+    texts = [n for n in columns if is_text(n) and n not in labels]
+    texts = texts or [n for n in columns if n and n not in labels and not is_other(n)]
+    choices = [
+        f"--data {shlex.quote(f'{short_path(place)}: ' + ', '.join([*(texts[:2] or ['TEXT']), n]))}"
+        for n in labels[:3]
+    ]
+    return fault, expected, f"name them, the label last: {' or '.join(choices)}"
+
+
+def _headless(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
+    """Return what `_misfit` does, of a file whose first line is a row."""
+    place = rows[0][0].rpartition(":")[0] or place
+    numbers = [str(n) for n in range(1, len(header) + 1)]
+    columns = _columns([(place, numbers), *rows], numbers)
+    label, texts, names = _shortest_list(columns), 0, []
+    for number, cells in columns.items():
+        is_long = sum(map(len, cells)) > 12 * len(cells) and number != label
+        texts += is_long
+        names.append(f"text{texts}" if is_long else f"id{number}")
+    if label:
+        names[int(label) - 1] = "label"
+    ending = Path(place).suffix
+    line = ("\\t" if ending == ".tsv" else ",").join(names)
+    form = f"(printf '{line}\\n'; cat {shlex.quote(short_path(place))}) > names{ending}"
+    fault = f"a first line {short(', '.join(header))} that is a row"
+    return fault, "the names of the columns", f"put them before it, such as {form}"
+
+
+def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
+    """Return the column with the fewest different cells, but one; "" without any."""
+    counts = {
+        n: len(set(cells)) for n, cells in columns.items() if n and not is_other(n)
+    }
+    counts = {name: count for name, count in counts.items() if count > 1}
+    return min(counts, key=counts.__getitem__, default="")
+
+
+# ---- labels ----
+def value_of(label: str) -> float | None:
+    """Return the number that a label spells, or None where it spells none."""
+    match = NUMBER.fullmatch(label)
+    return float(match[1].replace(",", ".")) if match else None
+
+
+def code_labels(
+    place: str, column: str, kind: str, rows: Mapping[str, Sequence[Row]]
+) -> Coding:
+    """Return the Coding of the labels of a reader's rows, by split.
+
+    place, column: the path and the label column, for errors. kind: that of the labels
+    where it is known, else "". Raises Refused with the row where a label among scores
+    is no finite number, where a class has two spellings or no training row, and where
+    a class is called "nan". Raises it too where there are fewer than two different
+    labels, or too many."""
+    every = [row for part in rows.values() for row in part]
+    values = {row.label: value_of(row.label) for row in every}
+    kind = kind or _kind(every, values)
+    for row in every:
+        value = values[row.label]
+        if kind == SCORES:
+            is_sound = value is not None and abs(value) < 1e30
+            expected = "a finite number, as others are"
+        else:
+            is_sound, expected = row.label.lower() != "nan", "the name of a class"
+        if not is_sound:
+            fault = f"label {short(row.label)}"
+            raise malformed(row.place, fault, expected, "mend or drop the row")
+    if kind == SCORES:
+        coding, count, most = _scores(values), len({*values.values()}), len(every)
+    else:
+        coding = _classes(rows, values)
+        count, most = len(coding.labels), min(MOST_CLASSES, len(every) // 2)
+    if not 2 <= count <= most:
+        fault = f"{count} different labels, such as {short(min(values))}"
+        fix = f"name the columns, the label last: --data '{short_path(place)}: TEXT, LABEL'"
+        kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
+        raise malformed(f"{place}, column {column}", fault, kinds, fix)
+    return coding
+
+
+def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
+    """Return the kind of labels that their spelling tells: names and whole numbers that
+    may count classes are classes, all else are scores. Raises Refused for several
+    labels in a cell."""
+    for row in rows:
+        if SEVERAL.fullmatch(row.label):
+            fault = f"several labels in one cell, {short(row.label)}"
+            raise malformed(row.place, fault, "one", "drop such rows")
+    numbers = {value for value in values.values() if value is not None}
+    if 2 * sum(value is not None for value in values.values()) <= len(values):
+        return CLASSES
+    if any(value % 1 for value in numbers) or any(n.endswith("%") for n in values):
+        return SCORES
+    is_gapless = max(numbers) - min(numbers) + 1 == len(numbers)
+    most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES
+    return CLASSES if len(numbers) <= most else SCORES
+
+
+def _scores(values: Mapping[str, float | None]) -> Coding:
+    numbers = {label: value for label, value in values.items() if value is not None}
+    low, high = min(numbers.values()), max(numbers.values())
+
+    def code(label: str) -> float:
+        return 5 * (numbers[label] - low) / (high - low)
+
+    return Coding(
+        SCORES, (), (low, high), code, (f"scores from {low:g} to {high:g}",), True
+    )
+
+
+def _classes(
+    rows: Mapping[str, Sequence[Row]], values: Mapping[str, float | None]
+) -> Coding:
+    """Return the Coding of classes. Spellings of one number are one class. Raises
+    Refused for other spellings that differ in case or blanks alone, and for a class
+    that no training row has."""
+    spellings: dict[str | float, list[str]] = {}
+    for label, value in values.items():
+        folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        spellings.setdefault(folded if value is None else value, []).append(label)
+    names = {}
+    for same in spellings.values():
+        same.sort(key=lambda label: (len(label), label))
+        names |= dict.fromkeys(same, same[0])
+    joint = [" and ".join(same) for same in spellings.values() if len(same) > 1]
+    lines = [f"one class each: {'; '.join(joint)}"] * bool(joint)
+    classes = {names[row.label] for row in rows["train"]}
+    order = sorted(classes, key=lambda name: (values[name] or 0.0, name))
+    for row in (row for part in rows.values() for row in part):
+        name, fault = names[row.label], f"label {short(row.label)}"
+        if values[name] is None and name != row.label:
+            fault, fix = f"{fault} beside {short(name)}", "spell them alike"
+            raise malformed(row.place, fault, "one spelling of a class", fix)
+        if name not in classes:
+            expected = f"a class that a training row has: {', '.join(order[:20])}"
+            fix = "spell it as they do, or drop the row"
+            raise malformed(row.place, fault, expected, fix)
+    first = ", ".join(order[:10])
+    first += f" and {len(order) - 10} more" * (len(order) > 10)
+    codes = {label: order.index(name) for label, name in names.items()}
+    about = f"{len(order)} classes: {first}", *lines
+    is_open = len(order) > 2 and all(values[name] is not None for name in order)
+    return Coding(CLASSES, tuple(order), (0.0, 5.0), codes.__getitem__, about, is_open)
