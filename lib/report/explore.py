@@ -291,7 +291,7 @@ def forest(table: pd.DataFrame) -> Live:
 def row_name(row: Mapping[Any, Any]) -> str:
     """Return the name of a comparison's row, with its word: two lines at most."""
     text = f"{row['claim']} {row['sentence']}: {verdicts.mark(row['word'])}"
-    return "<br>".join(wrap(text, 60))
+    return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
 def cell_text(row: Mapping[Any, Any]) -> str:
