@@ -135,7 +135,7 @@ def bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
 def interval(value: float, low: float, high: float, seeds: int) -> str:
     """Return an estimate with its interval and its seeds in words."""
     ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
-    return f"{value:.1f} {ends}, {seeds} {'seeds' if seeds > 1 else 'seed'}"
+    return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
 
 
 def runs_of(page: str, scale: str) -> Runs:
@@ -378,10 +378,10 @@ def surfaces(
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
             meta = {"surface": name, "scale of z": scale, "rows": 1, "page": page}
             place = {"x": line, "y": line, "z": z.astype(np.float32)}
-            look = {"type": "surface", "colorscale": "Cividis", "showscale": False}
-            traces.append(look | place | {"meta": meta})
-    axes = {name: {"title": {"text": name}, "gridcolor": plot.GREY} for name in "xyz"}
-    scene = {f"{name}axis": look for name, look in axes.items()}
+            kind = {"type": "surface", "colorscale": "Cividis", "showscale": False}
+            traces.append(kind | place | {"meta": meta})
+    look = {"gridcolor": plot.GREY, "exponentformat": "power"}
+    scene = {f"{name}axis": look | {"title": {"text": name}} for name in "xyz"}
     scene |= {"uirevision": "view", "camera": {"eye": dict(x=-1.2, y=-1.8, z=0.9)}}
     return Live(title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes)
 
