@@ -22,7 +22,7 @@ from functools import cached_property, wraps
 from inspect import signature
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -55,6 +55,9 @@ from lib.report.tables import (
 )
 from lib.report.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.stats import compare
+
+if TYPE_CHECKING:
+    from lib.report.explore import Live
 
 ENVIRONMENT.filters["escaped"] = escaped
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
@@ -266,6 +269,11 @@ class Page:
         self.files.append(f"{stem}.png")
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, f"{stem}.png", svg)
+
+    def live(self, figure: "Live") -> None:
+        """Show a figure of the live page; a light page has a sentence in its place."""
+        if figure.traces:
+            put(f"*{figure.title}: on the page `{self.id}.html` alone.*", figure.html)
 
     def _stem(self, name: str) -> str:
         return f"{self.id}.{name}" if name else self.id

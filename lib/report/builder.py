@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 SHOWS = re.compile(
-    r"\bpage\.(table|figure)\(|\(page\b"
+    r"\bpage\.(table|figure|live)\(|\(page\b"
 )  # Such code makes a table or a figure.
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'

@@ -7,8 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 
+from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Net
+from lib.papers.efficientbert.search.space import Space
+from lib.papers.efficientbert.search.surface import Recipe, symlog
+from lib.papers.efficientbert.search.surface import surface as heights
 from lib.report import plot
+
+DECADES = "z in decades, 3 is 1000"
 
 
 def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
@@ -66,3 +72,23 @@ def surface(
         lambda t, _: f"${'-' * bool(t < 0)}10^{{{abs(t):g}}}$" if t else "0"
     )
     axis.tick_params(labelsize=8, pad=0)
+
+
+def networks(seed: int = 0) -> dict[str, Net]:
+    """Return the networks of Figure 5, and three random ones of stage 1 with 15 to 16
+    million parameters in the place of the paper's."""
+    space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
+    rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
+    titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
+    panels = {title: NETS[name] for title, name in titles.items()}
+    return panels | {f"Random candidate {i}": space.draw(rng) for i in (1, 2, 3)}
+
+
+def surfaces(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Return {network of Figure 5: (coordinates, {scale: z})}, with so many points on
+    an axis."""
+    by_name = {}
+    for name, net in networks().items():
+        line, z = heights(net, Recipe(points=points))
+        by_name[name] = line, {"linear z": z, DECADES: symlog(z)}
+    return by_name

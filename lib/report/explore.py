@@ -1,0 +1,405 @@
+"""This module makes the figures of the live page, which Plotly draws in a browser.
+
+A figure has all its traces. The `meta` of a trace has what it stands for, such as its
+task, and lists of choices beside the figure show the traces that fit. So every number
+is that of a table which another page shows too, and the browser computes none. The
+library stands in the page: it needs no network, from a file or in JupyterLab."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, product
+from math import nan
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib.claims import evidence, judging, lists, notebook, planned, words
+from lib.core import paths
+from lib.core.papers import path_of
+from lib.core.store import Run
+from lib.core.types import Json
+from lib.papers import frontier
+from lib.report import plot, verdicts
+from lib.report.tables import Runs, collect
+from lib.stats import compare
+from lib.stats.paired import SEEDS
+
+PARTS: Any = verdicts.ENVIRONMENT.get_template("live.html.j2").module
+FRONTIER = "91_frontier"
+MILLISECONDS = "milliseconds of 8 sentences of 128 tokens on one thread"
+# A word has its colour in the forest, and stands in the name of its row too.
+COLOURS = {
+    words.AGREES: plot.GREEN,
+    words.OPPOSITE: plot.VERMILION,
+    words.NO_EFFECT: plot.BLUE,
+    words.NOISY: plot.GREY,
+    words.NOT_MEASURED: plot.GREY,
+}
+PALETTE = (plot.BLUE, plot.VERMILION, plot.GREEN, plot.SKY, "#E69F00", "#CC79A7")
+SYMBOLS = dict(whole="x", paper="circle", control="square", combination="diamond")
+DOTS = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
+ROW = 54  # A row of the forest is so many pixels high; its name has two lines.
+CLEAR = "rgba(0, 0, 0, 0)"
+FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))  # On white and black.
+LOOK: Json = {
+    "template": "none",
+    "margin": {"l": 60, "r": 16, "t": 16, "b": 60},
+    "paper_bgcolor": CLEAR,
+    "plot_bgcolor": CLEAR,
+    "legend": {
+        "orientation": "h",
+        "xref": "container",
+        "yref": "container",
+        "x": 0,
+        "y": 0,
+        "entrywidth": 100,
+        "font": {"size": 10},
+    },
+    "hoverlabel": {"align": "left"},
+    "height": 600,
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A Live is a figure with lists of choices.
+
+    A trace is drawn where each value of its `meta` is chosen in the list of that name.
+    `rows` of its `meta` is how many things it shows, and `page` leads to more of
+    them."""
+
+    title: str
+    traces: Sequence[Json]
+    single: Sequence[str]  # One value is chosen of each of these lists.
+    # Of these lists several are chosen: {list: {value: whether it is at first}}.
+    several: Mapping[str, dict[str, bool]]
+    layout: Json
+    # A choice changes these places of the layout, such as "xaxis.title.text".
+    changes: Mapping[str, Json] = field(default_factory=dict)
+    row: int = 0  # The figure grows by so many pixels for each row; 0 for none.
+
+    def options(self, name: str) -> dict[str, bool]:
+        """Return {value of a list: whether it is chosen at first}."""
+        if name in self.several:
+            return self.several[name]
+        metas = (trace["meta"] for trace in self.traces)
+        values = [*dict.fromkeys(meta[name] for meta in metas if name in meta)]
+        return {value: value == values[0] for value in values}
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Return {page whose numbers the figure shows: its address}.
+
+        Beside the notebook in JupyterLab other notebooks have their paths."""
+        pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
+        if os.environ.get(notebook.BATCH):
+            return {page: f"{page}.html" for page in pages}
+        places = {page: path_of(page).relative_to(paths.NOTEBOOKS) for page in pages}
+        return {page: place.as_posix() for page, place in places.items()}
+
+    @property
+    def html(self) -> str:
+        """Return the figure with its lists, for a page that has the `library`."""
+        import plotly.io
+
+        data = {"data": self.traces, "layout": LOOK | self.layout}
+        options = {n: self.options(n) for n in (*self.single, *self.several)}
+        more = {"changes": self.changes, "row": self.row, "links": self.links}
+        texts = plotly.io.to_json(data), plotly.io.json.to_json_plotly(more)
+        return PARTS.figure(self, options, *texts)
+
+
+def library() -> str:
+    """Return Plotly's script and the few lines that draw a Live, as HTML."""
+    from plotly.offline import get_plotlyjs
+
+    return PARTS.library(get_plotlyjs())
+
+
+def axis(title: str, **more: Any) -> Json:
+    """Return how an axis looks."""
+    lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
+    return {"title": {"text": title}} | lines | more
+
+
+def bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
+    """Return the error bars of some rows; a row without an interval has none."""
+    ends = {"array": rows[high] - rows[value], "arrayminus": rows[value] - rows[low]}
+    look = {"type": "data", "symmetric": False, "width": 0, "thickness": 1.6}
+    return look | {name: length.fillna(0) for name, length in ends.items()}
+
+
+def interval(value: float, low: float, high: float, seeds: int) -> str:
+    """Return an estimate with its interval and its seeds in words."""
+    ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
+    return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
+
+
+def runs_of(page: str, scale: str) -> Runs:
+    """Return the runs of a page's grid that are there at a profile.
+
+    There is none where the page is not here, or has no rows at the profile."""
+    has_rows = path_of(page).exists() and planned.has(scale, page)
+    frame = collect(evidence.made(scale, page) if has_rows else ())
+    frame = compare.with_runs(frame) if len(frame) else pd.DataFrame({"run": []})
+    return Runs(frame, frame[:0], scale, page)
+
+
+def points(scale: str) -> pd.DataFrame:
+    """Return the table of the frontier at a profile (`lib.papers.frontier.points`).
+
+    A model has the names of its `runs` too, and its time `ms` where it was taken. A
+    model of fewer seeds than prove anything has no interval."""
+    frame = runs_of(FRONTIER, scale).current
+    if frame.empty:
+        return frame
+    models = frontier.label_models(frame)
+    run_names = models.groupby(["task", "model"])["run"].agg(name_runs)
+    times = {"task": ""}
+    for clock in frame[frame["kind"] == "clock"].to_dict("records"):
+        times = clock
+    table = frontier.points(frame, scale).assign(source=compare.source(frame, scale))
+    places = list(zip(table["task"], table["model"], strict=True))
+    table["runs"] = [run_names[place] for place in places]
+    table["ms"] = [
+        times.get(f"{model}.cpu_ms", nan) if task == times["task"] else nan
+        for task, model in places
+    ]
+    few = table["seeds"] < SEEDS
+    return table.assign(low=table["low"].mask(few), high=table["high"].mask(few))
+
+
+def name_runs(runs: Iterable[Run]) -> str:
+    """Return the names of a model's runs: each identity with its seeds."""
+    seeds = {}
+    for run in runs:
+        identity, _, seed = run.name.partition("/")
+        seeds.setdefault(identity, []).append(seed)
+    return "; ".join(f"{name}/{', '.join(part)}" for name, part in seeds.items())
+
+
+def score_against_cost(table: pd.DataFrame) -> Live:
+    """Return the models of tables of `points` over the cost that a reader chooses."""
+    traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
+    colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
+    parts: Any = table.groupby(["source", "task"], sort=False)
+    for ((source, task), part), cost in product(parts, costs):
+        rows = part.dropna(subset=cost)
+        meta = {"task": task, "cost": costs[cost], "runs": source, "page": FRONTIER}
+        for method, models in rows.groupby("method", sort=False):
+            records, symbol = models.to_dict("records"), SYMBOLS[models["kind"].iloc[0]]
+            traces.append(
+                DOTS
+                | {
+                    "name": method,
+                    "x": models[cost],
+                    "y": models["score"],
+                    "error_y": bars(models, "score", "low", "high"),
+                    "hovertext": [model_text(r, cost, costs[cost]) for r in records],
+                    "marker": dict(color=colours[method], symbol=symbol, size=10),
+                    "meta": meta | {"methods": method, "rows": len(models)},
+                }
+            )
+        best = rows.set_index("model").loc[frontier.front(rows, cost)]
+        line = {"color": GREY, "width": 1, "shape": "hv"}
+        look = {"name": "front", "mode": "lines", "line": line, "hoverinfo": "skip"}
+        front = {"x": best[cost], "y": best["score"], "meta": meta | {"rows": 0}}
+        traces.append(look | front)
+    layout = {
+        "xaxis": axis("", type="log", tick0=2, dtick=np.log10(2)),
+        "yaxis": axis("score (points)"),
+    }
+    titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
+    methods = dict.fromkeys(table["method"], True)
+    chosen = ["task", "cost", "runs"]
+    return Live(
+        "Score against cost", traces, chosen, {"methods": methods}, layout, titles
+    )
+
+
+def model_text(row: Mapping[Any, Any], cost: str, unit: str) -> str:
+    """Return what a model's point says of it."""
+    score = interval(row["score"], row["low"], row["high"], row["seeds"])
+    lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
+    lines += [f"{row[cost]:,.1f} {unit}", f"run {row['runs']}"]
+    return "<br>".join(lines)
+
+
+def comparisons() -> pd.DataFrame:
+    """Return the rows of `verdicts.csv`, each comparison once, with its paper."""
+    rows = [row for row in judging.recorded() if not row["same_as"]]
+    table = pd.DataFrame(rows, columns=judging.HEAD)
+    numbers = "no_effect region_low region_high estimate low high printed".split()
+    table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")
+    papers = [lists.claims()[claim]["paper"] for claim in table["claim"]]
+    titles = lists.PAPERS | {"own": "our own questions"}
+    return table.assign(paper=[titles[paper] for paper in papers])
+
+
+def forest(table: pd.DataFrame) -> Live:
+    """Return `comparisons` with their intervals, by paper and by word.
+
+    The region that a paper claims is shaded, and the printed value is a diamond."""
+    traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
+    groups: Any = table.groupby(keys, sort=False)
+    for (paper, unit, profile, claim, word), rows in groups:
+        records = rows.to_dict("records")
+        place = {"y": list(map(row_name, records))}
+        page = lists.claims()[claim]["artefact"].split("; ")[0]
+        meta = {"paper": paper, "word": word, "unit": unit, "page": page}
+        meta |= {"runs": f"recorded, {profile}", "rows": 0}
+        ends = rows[["no_effect", "estimate", "low", "high", "printed"]].stack()
+        ours = {
+            "x": rows["estimate"],
+            "error_x": bars(rows, "estimate", "low", "high"),
+            "hovertext": list(map(cell_text, records)),
+            "marker": {"color": COLOURS[word], "size": 9},
+            "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
+        }
+        printed = {
+            "x": rows["printed"],
+            "hovertext": [f"printed {value:g}" for value in rows["printed"]],
+            "marker": {"color": GREY, "symbol": "diamond-open", "size": 11},
+            "meta": meta,
+        }
+        low, high = rows["region_low"].fillna(-1e6), rows["region_high"].fillna(1e6)
+        region = {
+            "mode": "lines",
+            "hoverinfo": "skip",
+            "x": np.column_stack([low, high, np.full(len(rows), nan)]).ravel(),
+            "y": np.repeat(place["y"], 3).tolist(),
+            "line": {"color": plot.GREEN, "width": 14},
+            "opacity": 0.15,
+            "meta": meta,
+        }
+        traces += [region, DOTS | place | ours, DOTS | place | printed]
+    layout = {
+        "xaxis": axis("", side="top", automargin=False, tickangle=0),
+        "yaxis": axis("", showticklabels=False),
+        "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
+        "showlegend": False,
+    }
+    seen = {word: word != words.NOT_MEASURED for word in words.WORDS}
+    titles = {unit: {"xaxis.title.text": unit} for unit in table["unit"].unique()}
+    chosen = ["paper", "unit", "runs"]
+    return Live("Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW)
+
+
+def row_name(row: Mapping[Any, Any]) -> str:
+    """Return the name of a comparison's row, with its word: two lines at most."""
+    text = f"{row['claim']} {row['sentence']}: {verdicts.mark(row['word'])}"
+    return "<br>".join(wrap(text, 60, break_on_hyphens=False))
+
+
+def cell_text(row: Mapping[Any, Any]) -> str:
+    """Return what a comparison's point says of it."""
+    lines = wrap(f"{row['claim']}: {lists.claims()[row['claim']]['says']}", 70)
+    lines += wrap(row["sentence"], 70)
+    printed = (
+        "" if row["printed"] != row["printed"] else f", printed {row['printed']:g}"
+    )
+    lines.append(f"ours {row['shown'] or '–'} {row['unit']}{printed}")
+    ends = [row["region_low"], row["region_high"]]
+    claimed = ["any" if end != end else f"{end:g}" for end in ends]
+    lines.append(f"claimed: from {claimed[0]} to {claimed[1]}")
+    lines.append(f"{row['done']} of {row['planned']} planned seeds")
+    lines += wrap(" ".join(filter(None, (row["word"], row["size"], row["reason"]))), 70)
+    return "<br>".join(lines)
+
+
+def differences(runs: Runs, base: str) -> pd.DataFrame:
+    """Return by how much each model of a page scores above one of them, in points.
+
+    There is a row for each task and width. Fewer seeds than prove anything have no
+    interval."""
+    lines = []
+    for model in dict.fromkeys(runs.current.get("model", ())):
+        for (source, (m, task)), e in runs.gaps(model, base, ["m", "task"]).items():
+            is_sure = e.n_seeds >= SEEDS and model != base
+            low, high = (e.low, e.high) if is_sure else (nan, nan)
+            line = {"source": source, "task": task, "m": f"{m:g}/12", "model": model}
+            line |= {"gap": e.mean, "low": low, "high": high, "seeds": e.n_seeds}
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def sweep(
+    table: pd.DataFrame, printed: Mapping[str, float], title: str, base: str, page: str
+) -> Live:
+    """Return tables of `differences` over the models of a sweep, by task.
+
+    printed: as `lib.papers.published.gaps` returns it, so the other way round."""
+    traces, layout = [], {"yaxis": axis(f"score minus that of {base} (points)")}
+    if table.empty:
+        return Live(title, (), (), {}, layout)
+    layout["xaxis"] = axis("", categoryarray=list(table["model"].unique()))
+    looks = dict(zip(table["m"].unique(), cycle(PALETTE), strict=False))
+    for (task, source, m), rows in table.groupby(["task", "source", "m"], sort=False):
+        texts = [
+            f"<b>{row['model']}</b> minus {base}, {m} of the width, {task}<br>"
+            + interval(row["gap"], row["low"], row["high"], row["seeds"])
+            for row in rows.to_dict("records")
+        ]
+        meta = {"task": task, "page": page}
+        trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
+        trace |= {"error_y": bars(rows, "gap", "low", "high"), "hovertext": texts}
+        marker = {"color": looks[m], "size": 10}
+        more = {"runs": source, "rows": len(rows)}
+        traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
+    for place, gap in printed.items():
+        model, m, task = place.split(", ")
+        trace = {"name": f"{m}, printed", "x": [model], "y": [-gap]}
+        trace["hovertext"] = [f"printed: {model} minus {base}, {m}, {task}: {-gap:+g}"]
+        marker = {"color": looks.get(m, GREY), "symbol": "diamond-open", "size": 12}
+        meta = {"task": task, "page": page, "rows": 0}
+        group = {"legendgroup": m, "showlegend": False}
+        traces.append(DOTS | trace | group | {"marker": marker, "meta": meta})
+    return Live(title, traces, ["task", "runs"], {}, layout)
+
+
+def surfaces(
+    heights: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
+    shared: str,
+    title: str,
+    page: str,
+) -> Live:
+    """Return surfaces over a square, to be turned; one of them is seen.
+
+    heights: {name: (coordinates [N], {scale of z: z [N, N]})}. shared: the scale in
+    which all surfaces have one range, so that they can be compared."""
+    traces, every = [], [z[shared] for _, z in heights.values()]
+    ends = [min(map(np.min, every)), max(map(np.max, every))]
+    changes: dict[str, Json] = {shared: {"scene.zaxis.range": list(map(float, ends))}}
+    for name, (line, by_scale) in heights.items():
+        for scale, z in by_scale.items():
+            changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
+            meta = {"surface": name, "scale of z": scale, "rows": 1, "page": page}
+            place = {"x": line, "y": line, "z": z.astype(np.float32)}
+            kind = {"type": "surface", "colorscale": "Cividis", "showscale": False}
+            traces.append(kind | place | {"meta": meta})
+    look = {"gridcolor": plot.GREY, "exponentformat": "power"}
+    scene = {f"{name}axis": look | {"title": {"text": name}} for name in "xyz"}
+    scene |= {"uirevision": "view", "camera": {"eye": dict(x=-1.2, y=-1.8, z=0.9)}}
+    return Live(title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes)
+
+
+def answer(table: pd.DataFrame) -> str:
+    """Return in a sentence which model of a table of `points` scores best at half the
+    FLOPs.
+
+    It is of the first task that has models with intervals, else of the first task."""
+    rows = table[table["low"].notna()] if table["low"].notna().any() else table
+    source, task = rows[["source", "task"]].iloc[0]
+    rows = rows[(rows["source"] == source) & (rows["task"] == task)]
+    best = frontier.recommended(rows, "flops", 0.5)
+    models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
+    ends = ["low", "high", "seeds"]
+    scores = [
+        interval(row["score"], *(row[end] for end in ends)) for row in models if row
+    ]
+    names = [row["model"] for row in models if row]
+    said = [f"{name} scores {score}" for name, score in zip(names, scores, strict=True)]
+    return f"{task} ({source}), at half the FLOPs: {'; '.join(said)}."
