@@ -391,10 +391,10 @@ def test_links_and_equations_reach_the_page():
         )
 
 
-def test_an_equation_is_a_picture_with_its_words_and_code_stays():
+def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     page = equation.readable(text, T03)
-    assert 'alt="a_1 &lt; b"' in page
+    assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
     assert page == equation.readable(text, T03)
     with pytest.raises(ValueError):
