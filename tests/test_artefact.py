@@ -423,3 +423,6 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     assert shown.count("<figure") == shown.count('type="radio" name="curve"') == 3
     assert re.findall(r"checked> (\d)", shown) == ["2"] and "<script" not in shown
     assert re.search(r"<title>power 1.*<title>power 2.*<title>power 3", shown, re.S)
+    names = re.findall(r'\bid="([^"]+)', shown)
+    assert len(names) == len({*names}) > 3  # A clip of a hidden picture clips nothing.
+    assert {*re.findall(r"url\(#([^)]+)", shown)} <= {*names}

@@ -251,9 +251,10 @@ def normalised(text: str) -> str:
         if not source:
             continue
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
-        about = {"id": f"{len(cells):02d}", "metadata": {"tags": tags} if tags else {}}
+        metadata: Json = {"tags": tags} if tags else {}
         if is_folded(cell):
-            about["metadata"]["jupyter"] = {"source_hidden": True}
+            metadata["jupyter"] = {"source_hidden": True}
+        about: Json = {"id": f"{len(cells):02d}", "metadata": metadata}
         about |= {"cell_type": cell["cell_type"]}
         about |= {"source": source.splitlines(keepends=True)}
         if cell["cell_type"] == "code":

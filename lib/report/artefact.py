@@ -14,6 +14,7 @@ Experiments have folders of their own below `figures/scratch/`
 import io
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,6 +60,8 @@ from lib.stats import compare
 ENVIRONMENT.filters["escaped"] = escaped
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
+# Names within an SVG file; those of a picture that is hidden serve no other picture.
+SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
 # A page says by these words where a run comes from.
 MADE = {"run": "made here", "record": "recorded"}
 
@@ -437,6 +440,9 @@ def explore(
     }
     if not ahead:
         return shown(**chosen)
-    figures = {v: function(**chosen | {ahead: v}) for v in knobs[ahead]}
-    pictures = {value: picture(figure) for value, figure in figures.items() if figure}
+    pictures = {}
+    for number, value in enumerate(knobs[ahead]):
+        if figure := function(**chosen | {ahead: value}):
+            prefix = rf"\g<0>{function.__name__}{number}-"
+            pictures[value] = SVG_NAME.sub(prefix, picture(figure))
     put("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))

@@ -26,6 +26,7 @@ LETTERS = {
     TextPath.CURVE4: "C",
 }
 NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
+LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
 def readable(markdown: str, path: Path) -> str:
@@ -43,7 +44,8 @@ def linked(markdown: str, kind: str, path: Path) -> str:
     def to_page(match: re.Match[str]) -> str:
         return f"]({notebook.name_of(os.path.normpath(path.parent / match[1]))}.{kind})"
 
-    return outside_code(markdown, NOTEBOOK, to_page)
+    text = outside_code(markdown, NOTEBOOK, to_page)
+    return outside_code(text, LIGHT, rf"](\1.{kind})")
 
 
 def outside_code(
