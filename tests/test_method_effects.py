@@ -46,10 +46,9 @@ def test_ghosts_stand_in_for_attention_and_states_help_where_labels_are_few(run)
     assert told["after"] > told["alone"]
 
 
-def test_a_mix_finds_the_layer_and_movement_what_a_new_task_needs(run):
+def test_a_mix_reads_below_the_last_layer_and_movement_finds_what_a_new_task_needs(run):
     told = run("bermo_00_method")
-    assert told["read_gain"] > 0 and told["peak"] in (2, 3)
-    assert told["prune_gain"] > 0
+    assert told["read_gain"] > 0 and told["prune_gain"] > 0
 
 
 def test_inherited_weights_save_loss_and_a_search_finds_a_better_formula(run):
