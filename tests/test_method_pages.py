@@ -1,12 +1,15 @@
 """Pages of method notebooks: code stands beside its text, and drawings are folded."""
 
+import json
 import re
 
 import nbformat
 import nbformat.v4 as new
+import pytest
 
 from lib.claims import notebook
-from lib.report import builder
+from lib.core import paths
+from lib.report import builder, equation
 
 BODY = {"id": "ghostbert_00_method", "profile": "toy", "differs": [], "answer": ["A."]}
 BODY |= {"counted": "none needed", "records": "", "parameters": {}, "files": []}
@@ -62,3 +65,32 @@ def test_what_is_folded_stays_so_in_git():
     assert (
         notebook.normalised(nbformat.writes(book())).count('"source_hidden": true') == 1
     )
+
+
+METHODS = [path for path in notebook.find() if notebook.is_method(path)]
+
+
+@pytest.mark.parametrize("path", METHODS, ids=notebook.name_of)
+def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(path):
+    """Else: make the page again, with --profile mini."""
+    text = (paths.FIGURES / f"mini/{notebook.name_of(path)}.page.md").read_text()
+    cells = json.loads(path.read_text())["cells"]
+    for cell in builder.without_knobs(cells):
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            shown = source.partition("\n")[2].strip() if "title" in tags else source
+            assert equation.linked(shown, "page.md", path) in text
+        elif "artefact" in tags:
+            assert builder.listing(cell) in text
+
+
+def test_every_exercise_of_a_method_has_a_solution_that_is_folded():
+    for path in METHODS:
+        texts = [
+            "".join(cell["source"])
+            for cell in json.loads(path.read_text())["cells"]
+            if cell["cell_type"] == "markdown"
+        ]
+        (last,) = [text for text in texts if "<summary>Solution" in text]
+        asked = re.findall(r"^\d\. ", re.split("## Exercises|to try", last)[1], re.M)
+        assert last.count("<details><summary>Solution</summary>") == len(asked) > 1
