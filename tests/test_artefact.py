@@ -3,6 +3,7 @@ a sentence where nothing is."""
 
 import html
 import json
+import re
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -409,3 +410,19 @@ def test_a_mean_has_students_interval_from_three_seeds_on():
     assert list(line.get_ydata()) == [2, 6] and [5, 7] in [
         list(p.get_ydata()) for p in points
     ]
+
+
+def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(page):
+    def curve(power=2, height=1.0):
+        figure, (axis,) = plot.panels([f"power {power}"], 2, 2)
+        axis.plot([0, height], [0, height**power])
+        return figure
+
+    artefact.explore(curve, "power", power=[1, 2, 3], height=(0.0, 1.0))
+    shown = page.html()
+    assert shown.count("<figure") == shown.count('type="radio" name="curve"') == 3
+    assert re.findall(r"checked> (\d)", shown) == ["2"] and "<script" not in shown
+    assert re.search(r"<title>power 1.*<title>power 2.*<title>power 3", shown, re.S)
+    names = re.findall(r'\bid="([^"]+)', shown)
+    assert len(names) == len({*names}) > 3  # A clip of a hidden picture clips nothing.
+    assert {*re.findall(r"url\(#([^)]+)", shown)} <= {*names}

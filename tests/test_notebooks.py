@@ -383,7 +383,7 @@ def test_links_and_equations_reach_the_page():
             for cell in json.loads(path.read_text())["cells"]
             if cell["cell_type"] == "markdown"
         )
-        for place in re.findall(r"\]\(([\w./]+\.ipynb)\)", text):
+        for place in re.findall(r"\]\(([\w./]+\.(?:ipynb|page\.md))\)", text):
             assert (path.parent / place).is_file(), (path, place)
         page = equation.readable(text, path)
         linked = re.findall(r"\]\((\w+)\.html\)", page)
@@ -393,10 +393,13 @@ def test_links_and_equations_reach_the_page():
         )
 
 
-def test_an_equation_is_a_picture_with_its_words_and_code_stays():
+def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
+    text += " Also [that](../../figures/mini/nas_00_method.page.md)."
     page = equation.readable(text, T03)
-    assert 'alt="a_1 &lt; b"' in page
+    assert 'fill="currentColor"' in page and "<img" not in page
+    assert "[that](nas_00_method.html)" in page
+    assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
     assert page == equation.readable(text, T03)
     with pytest.raises(ValueError):

@@ -55,6 +55,16 @@ def list_notebooks() -> dict[str, Path]:
     return dict(sorted((name_of(path), path) for path in files))
 
 
+def is_method(path: Path) -> bool:
+    """Return whether a notebook teaches, so that its code belongs beside its text."""
+    return path.name.startswith("00_")
+
+
+def is_folded(cell: Mapping[str, Any]) -> bool:
+    """Return whether the code of a cell is folded, in JupyterLab and on pages."""
+    return bool(cell["metadata"].get("jupyter", {}).get("source_hidden"))
+
+
 def fits(text: str, name: str, path: Path) -> bool:
     """Return whether a text is part of a notebook's id or of its path, or a glob of
     one."""
@@ -235,14 +245,17 @@ def normalised(text: str) -> str:
     """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
-    and the kernel is python3."""
+    those whose code is folded stay so, and the kernel is python3."""
     cells = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"]).rstrip()
         if not source:
             continue
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
-        about = {"id": f"{len(cells):02d}", "metadata": {"tags": tags} if tags else {}}
+        metadata: Json = {"tags": tags} if tags else {}
+        if is_folded(cell):
+            metadata["jupyter"] = {"source_hidden": True}
+        about: Json = {"id": f"{len(cells):02d}", "metadata": metadata}
         about |= {"cell_type": cell["cell_type"]}
         about |= {"source": source.splitlines(keepends=True)}
         if cell["cell_type"] == "code":

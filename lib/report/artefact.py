@@ -14,6 +14,7 @@ Experiments have folders of their own below `figures/scratch/`
 import io
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 ENVIRONMENT.filters["escaped"] = escaped
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
+# Names within an SVG file; those of a picture that is hidden serve no other picture.
+SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
 # A page says by these words where a run comes from.
 MADE = {"run": "made here", "record": "recorded"}
 
@@ -400,20 +403,30 @@ def show(figure: Figure, file: str = "", svg: str = "") -> None:
 
     file: the name of the figure's PNG file, to which the light page links. svg: what
     `drawn` returned, where it was called before."""
+    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
+    put(light, picture(figure, svg))
+
+
+def picture(figure: Figure, svg: str = "") -> str:
+    """Return a figure as HTML, and close it; svg: what `drawn` returned."""
     svg = svg or drawn(figure)
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
-    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
-    put(light, f"<figure{wide}>{image}</figure>")
     plt.close(figure)
+    return f"<figure{wide}>{image}</figure>"
 
 
-def explore(function: Callable[..., Figure | None], **knobs: Any) -> None:
+def explore(
+    function: Callable[..., Figure | None], ahead: str = "", **knobs: Any
+) -> None:
     """Show the figure that a function returns, with knobs for a reader in JupyterLab.
 
     Elsewhere it is one picture: arguments have the function's own defaults, else the
     first value of their knob. Nothing is shown where a knob has an empty list of
     values.
+
+    ahead: a knob with a list of values. A page has the pictures of all of them, drawn
+    beforehand, and its reader chooses one without a kernel or a script.
 
     knobs: what ipywidgets.interact takes, by the name of an argument.
     """
@@ -425,11 +438,20 @@ def explore(function: Callable[..., Figure | None], **knobs: Any) -> None:
 
     if [] in knobs.values():
         return
-    if os.environ.get(notebook.BATCH) or not paths.in_lab():
-        needed = signature(function).parameters.values()
-        return shown(
-            **{p.name: knobs[p.name][0] for p in needed if p.default is p.empty}
-        )
-    import ipywidgets
+    if not os.environ.get(notebook.BATCH) and paths.in_lab():
+        import ipywidgets
 
-    ipywidgets.interact(shown, **knobs)
+        ipywidgets.interact(shown, **knobs)
+        return
+    chosen = {
+        name: knobs[name][0] if p.default is p.empty else p.default
+        for name, p in signature(function).parameters.items()
+    }
+    if not ahead:
+        return shown(**chosen)
+    pictures = {}
+    for number, value in enumerate(knobs[ahead]):
+        if figure := function(**chosen | {ahead: value}):
+            prefix = rf"\g<0>{function.__name__}{number}-"
+            pictures[value] = SVG_NAME.sub(prefix, picture(figure))
+    put("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))

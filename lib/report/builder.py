@@ -37,6 +37,7 @@ CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/
 SHOWS = re.compile(
     r"\bpage\.(table|figure|live)\(|\(page\b"
 )  # Such code makes a table or a figure.
+FOLD = "The code of the drawing"
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
 
@@ -229,6 +230,26 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return visible[::-1]
 
 
+def without_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the cells of a notebook without those of knobs, and without the text
+    before these."""
+    visible, is_knob = [], False
+    for cell in reversed(cells):
+        introduces_knob = is_knob and cell["cell_type"] == "markdown"
+        is_knob = "explore" in cell["metadata"].get("tags", [])
+        if not (is_knob or introduces_knob):
+            visible.append(cell)
+    return visible[::-1]
+
+
+def listing(cell: Mapping[str, Any]) -> str:
+    """Return the code of a cell in Markdown; that of a drawing is folded."""
+    code = f"```python\n{''.join(cell['source'])}\n```"
+    if notebook.is_folded(cell):
+        return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
+    return code
+
+
 def converted(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
@@ -239,7 +260,8 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
             cell.source = equation.readable(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(body["profile"], notebook.title(path), body["differs"])
-    around = {"top": str(top), "bottom": str(parts.bottom(body))}
+    around: Any = {"top": str(top), "bottom": str(parts.bottom(body))}
+    around |= {"is_method": notebook.is_method(path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
     exporter = HTMLExporter(**how)
@@ -255,7 +277,8 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
     """Return a page in Markdown: the text of an executed notebook, and its outputs in
     Markdown.
 
-    What the page answers stands first. What follows the verdicts is left out.
+    What the page answers stands first. What follows the verdicts is left out, but a
+    method notebook has all of its text and code without its knobs.
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
@@ -268,8 +291,11 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
         made.format_map(body),
         "\n".join(f"- {line}" for line in body["answer"]),
     ]
-    for cell in shown_cells(book["cells"]):
+    is_method, cells = notebook.is_method(path), shown_cells(book["cells"])
+    for cell in without_knobs(cells) if is_method else cells:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if is_method and "artefact" in tags:
+            parts.append(listing(cell))
         if "title" in tags:
             source = source.partition("\n")[2].strip()
         if cell["cell_type"] == "markdown":  # A light page lies beside others.
@@ -277,6 +303,6 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")
             parts.append("".join(text).strip())
-        if "verdicts" in tags:
+        if "verdicts" in tags and not is_method:
             break
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -1,24 +1,32 @@
 """This module prepares the text of a page, which has no script and needs no network.
 
-An equation in LaTeX becomes a picture, and a link to a notebook becomes a link to its
-page."""
+An equation in LaTeX becomes a drawing in the colour of the text around it, and a link
+to a notebook or to its light page becomes a link to its page."""
 
-import base64
 import html
-import io
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-from matplotlib import mathtext
 from matplotlib.font_manager import FontProperties
+from matplotlib.mathtext import MathTextParser
+from matplotlib.textpath import TextPath
 
 from lib.claims import notebook
 
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
+PARSER = MathTextParser("path")
+# An SVG path names the kinds of segments of TextPath by these letters.
+LETTERS = {
+    TextPath.MOVETO: "M",
+    TextPath.LINETO: "L",
+    TextPath.CURVE3: "Q",
+    TextPath.CURVE4: "C",
+}
 NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
+LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
 def readable(markdown: str, path: Path) -> str:
@@ -36,7 +44,8 @@ def linked(markdown: str, kind: str, path: Path) -> str:
     def to_page(match: re.Match[str]) -> str:
         return f"]({notebook.name_of(os.path.normpath(path.parent / match[1]))}.{kind})"
 
-    return outside_code(markdown, NOTEBOOK, to_page)
+    text = outside_code(markdown, NOTEBOOK, to_page)
+    return outside_code(text, LIGHT, rf"](\1.{kind})")
 
 
 def outside_code(
@@ -49,17 +58,27 @@ def outside_code(
 
 
 def drawn(match: re.Match[str]) -> str:
-    """Return an equation as an HTML image: $$...$$ on a line of its own, $...$ within
+    """Return an equation as an SVG element: $$...$$ on a line of its own, $...$ within
     the text."""
-    is_display, picture = bool(match[1]), io.BytesIO()
+    is_display = bool(match[1])
     text = " ".join((match[1] or match[2]).split())
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
-    depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")
-    # The SVG's date goes, so that equal equations give equal bytes.
-    picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)
+    width, height, depth, *_ = PARSER.parse(f"${shown}$", dpi=72, prop=look)
+    lines = outline(TextPath((0, 0), f"${shown}$", prop=look))
     place = "max-width:100%" if is_display else f"vertical-align:-{depth:.1f}pt"
     return (
-        f'<img class="equation" alt="{html.escape(text)}" style="{place}" '
-        f'src="data:image/svg+xml;base64,{base64.b64encode(picture).decode()}">'
+        f'<svg class="equation" role="img" aria-label="{html.escape(text)}" '
+        f'width="{width:.1f}pt" height="{height:.1f}pt" style="{place}" '
+        f'viewBox="0 {depth - height:.1f} {width:.1f} {height:.1f}">'
+        f'<path fill="currentColor" d="{lines}"/></svg>'
     )
+
+
+def outline(path: TextPath) -> str:
+    """Return the outline of a text as an SVG path, whose y axis points down."""
+    parts = []
+    for points, code in path.iter_segments(curves=True, simplify=False):
+        pairs = (f"{x:.2f} {-y:.2f}" for x, y in points.reshape(-1, 2))
+        parts.append("Z" if code == path.CLOSEPOLY else LETTERS[code] + " ".join(pairs))
+    return "".join(parts)

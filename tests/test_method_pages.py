@@ -1,0 +1,96 @@
+"""Pages of method notebooks: code stands beside its text, and drawings are folded."""
+
+import json
+import re
+
+import nbformat
+import nbformat.v4 as new
+import pytest
+
+from lib.claims import notebook
+from lib.core import paths
+from lib.report import builder, equation
+
+BODY = {"id": "ghostbert_00_method", "profile": "toy", "differs": [], "answer": ["A."]}
+BODY |= {"counted": "none needed", "records": "", "parameters": {}, "files": []}
+BODY |= {"commit": "", "changed": False, "at": "2026-01-01T00:00:00Z"}
+
+
+def code(source, tag, is_folded=False):
+    about = {"tags": [tag]} | (
+        {"jupyter": {"source_hidden": True}} if is_folded else {}
+    )
+    return new.new_code_cell(source, metadata=about)
+
+
+def book():
+    cells = [new.new_markdown_cell("# Old\n\nWhy?", metadata={"tags": ["title"]})]
+    cells += [code("boot = 1", "bootstrap"), new.new_markdown_cell("In code:")]
+    cells += [code("mechanism = 2", "artefact"), code("axis = 3", "artefact", True)]
+    cells += [new.new_markdown_cell("Then $a_1$."), code("page.finish()", "verdicts")]
+    cells += [new.new_markdown_cell("Turn it."), code("knob = 4", "explore")]
+    return new.new_notebook(cells=[*cells, new.new_markdown_cell("## Exercises")])
+
+
+def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
+    path = notebook.path_of(BODY["id"])
+    text = builder.light(book(), "New", BODY)
+    page = re.sub("<[^>]*>", "", builder.converted(path, book(), BODY))
+    for shown in (text, page):
+        order = [
+            "In code:",
+            "mechanism",
+            builder.FOLD,
+            "axis = 3",
+            "Then ",
+            "Exercises",
+        ]
+        places = [shown.find(words) for words in order]
+        assert -1 < places[0] and places == sorted(places), places
+        assert "boot = 1" not in shown and "knob = 4" not in shown
+        assert shown.count(builder.FOLD) == shown.count("mechanism") == 1
+    assert "```python\nmechanism = 2\n```" in text and "Turn it." not in text
+    assert "Turn it." in page and "page.finish" not in page
+
+
+def test_code_of_other_pages_is_folded_at_the_end():
+    other = BODY | {"id": "ghostbert_t03_pruned_vs_ghost"}
+    page = builder.converted(notebook.path_of(other["id"]), book(), other)
+    assert page.index("Exercises") < page.index("The code of this page")
+    assert page.count("mechanism") == 1 and builder.FOLD not in page
+    assert "mechanism" not in builder.light(book(), "New", other)
+
+
+def test_what_is_folded_stays_so_in_git():
+    assert (
+        notebook.normalised(nbformat.writes(book())).count('"source_hidden": true') == 1
+    )
+
+
+METHODS = [path for path in notebook.find() if notebook.is_method(path)]
+
+
+@pytest.mark.parametrize("path", METHODS, ids=notebook.name_of)
+def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(path):
+    """Else: make the page again, with --profile mini."""
+    text = (paths.FIGURES / f"mini/{notebook.name_of(path)}.page.md").read_text()
+    cells = json.loads(path.read_text())["cells"]
+    for cell in builder.without_knobs(cells):
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            shown = source.partition("\n")[2].strip() if "title" in tags else source
+            assert equation.linked(shown, "page.md", path) in text
+        elif "artefact" in tags:
+            assert builder.listing(cell) in text
+
+
+def test_every_exercise_of_a_method_has_a_solution_that_is_folded():
+    for path in METHODS:
+        texts = [
+            "".join(cell["source"])
+            for cell in json.loads(path.read_text())["cells"]
+            if cell["cell_type"] == "markdown"
+        ]
+        (last,) = [text for text in texts if "<summary>Solution" in text]
+        asked = re.findall(r"^\d\. ", re.split("## Exercises|to try", last)[1], re.M)
+        assert last.count("<details><summary>Solution</summary>") == len(asked) > 1
