@@ -232,7 +232,7 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
 
 
 FILE = re.compile(r"[\w./-]*\w\.(?:csv|toml|json|md|ipynb|png|svg|html)\b")
-COMMAND = re.compile(r"```.*?```|`[^`\n]* [^`\n]*`", re.S)
+CODED = re.compile(r"```.*?```|`([^`\n]*)`", re.S)
 PICTURE = re.compile(r"!\[(.*?)\]\(([^)]*)\)")
 
 
@@ -248,7 +248,7 @@ def list_kept():
 
 def unkept(text, kept):
     """The files that a page names and git does not keep; code of several words is a reader's."""
-    words = COMMAND.sub("", text)
+    words = CODED.sub(lambda code: "" if " " in (code[1] or " ") else code[1], text)
     names = {name.lstrip("./") for name in FILE.findall(words)}
     ends = tuple(f"/{path}" for path in kept)
     return sorted(

@@ -239,8 +239,8 @@ def test_artefacts_are_whole_and_pages_need_no_network_and_link_to_each_other(wo
     index = (folder / "index.html").read_text()
     first, last = ("ghostbert_t97_worker", "ghostbert_t99_killed")
     middle = (folder / "ghostbert_t98_fine.html").read_text()
-    assert f'rel="prev" href="{first}.html"' in middle
-    assert f'rel="next" href="{last}.html"' in middle
+    assert f'href="{first}.html" rel="prev"' in middle
+    assert f'href="{last}.html" rel="next"' in middle
     wanted = ("ghostbert_t98_fine.html", "ghostbert_t99_killed.html", "toy profile")
     assert all(words in index for words in wanted)
 
