@@ -32,7 +32,7 @@ SETTINGS = "settings.beside("  # Such a page holds printed settings to those in 
 
 def index():
     """The text of the file."""
-    names = front.ordered("mini")
+    names = front.order_pages("mini")
     first = [name for name in names if FIRST.match(name)]
     text = HEAD + PLAIN + "".join(row(*cells(name, whole=True)) for name in first)
     for heading, part in groupby(names, front.heading):

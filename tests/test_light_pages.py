@@ -12,7 +12,7 @@ import pytest
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.report.tables import WIDTH, markdown, needed
+from lib.report.tables import WIDTH, count_pixels, markdown
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -285,7 +285,7 @@ def test_tables_fit_the_page_of_a_code_host(path):
         if titles == HEAD or len(titles) < 4:
             continue
         frame = pd.DataFrame(rows, columns=titles).replace(r"\\(?=\W)", "", regex=True)
-        widths = [needed(frame.iloc[:, i]) for i in range(len(titles))]
+        widths = [count_pixels(frame.iloc[:, i]) for i in range(len(titles))]
         assert sum(widths) <= WIDTH, titles
 
 

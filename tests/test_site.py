@@ -31,7 +31,7 @@ def folder(monkeypatch, tmp_path):
 
 def make_pages(folder):
     """Write what the index takes for pages that are made, with contents to link to."""
-    for name in front.ordered("toy"):
+    for name in front.order_pages("toy"):
         body = {"profile": "toy", "differs": [], "answer": ["+1.0 points"]}
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
@@ -67,7 +67,7 @@ def dead(folder):
 
 
 def test_no_link_of_a_site_is_dead_though_no_page_is_made(folder):
-    assert len(list(folder.glob("*.html"))) == 1 + len(front.ordered("toy"))
+    assert len(list(folder.glob("*.html"))) == 1 + len(front.order_pages("toy"))
     assert dead(folder) == []
     (folder / "90_claims.html").unlink()
     (folder / "other.html").write_text('<a href="90_claims.html#x"> <a href="#y">')
@@ -112,15 +112,15 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
     ],
 )
 def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn):
-    row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "word": "agrees"}
-    row |= {"counts": "", "shown": "x", "interest": "", "printed": str(printed)}
+    row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
+    row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
     row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
-    bar = front.bar(row | {"no_effect": str(null)})
+    bar = front.bar(row | {"no_effect": str(null), "printed": str(printed)})
     assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn
 
 
 def test_pages_lead_to_the_next_and_the_one_before():
-    names = front.ordered("mini")
+    names = front.order_pages("mini")
     turns = {name: builder.neighbours(name, "mini") for name in names}
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]

@@ -238,7 +238,7 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
 def neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
     """Return (id, title) of the pages before and behind a page in the index; () at an
     end."""
-    names = ["", *front.ordered(profile), ""]
+    names = ["", *front.order_pages(profile), ""]
     if name not in names:
         return []
     place = names.index(name)

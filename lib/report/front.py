@@ -42,7 +42,7 @@ def heading(page: str) -> str:
     return lists.PAPERS.get(paper_of_page(page), verdicts.HEADINGS[0])
 
 
-def ordered(profile: str) -> list[str]:
+def order_pages(profile: str) -> list[str]:
     """Return the ids of the standard pages of a profile, as the index lists them."""
     names = [name for name in notebook.committed() if planned.has(profile, name)]
     return sorted(names, key=lambda name: verdicts.HEADINGS.index(heading(name)))
@@ -57,8 +57,8 @@ def short(title: str, page: str) -> str:
 def findings() -> list[tuple[str, str]]:
     """Return what README says in one line, and what it advises, as (head, text)."""
     lines = (paths.ROOT / "README.md").read_text()
-    found = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
-    return [(head, text.replace("`", "")) for head, text in found]
+    pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
+    return [(head, text.replace("`", "")) for head, text in pairs]
 
 
 def card(paper: str) -> Json | None:
@@ -117,12 +117,12 @@ def bar(row: Mapping[str, str]) -> Json:
     ends = sorted([place("low"), place("high")])
     label = lists.described(row["claim"], row["cell"])["short"]
     sign = "" if float(row["no_effect"]) else "+"
-    held = format(float(row["printed"] or row["interest"]), f"{sign}.3g")
+    goal = format(float(row["printed"] or row["interest"]), f"{sign}.3g")
     task = f", {row['task']}" * ("task=each" in row["cell"])
     return {
         "label": label + task,
         "ours": row["counts"] or row["shown"],
-        "aim": held.replace("-", "−") + " points" * bool(row["counts"]),
+        "aim": goal.replace("-", "−") + " points" * bool(row["counts"]),
         "is_printed": bool(row["printed"]),
         "word": row["word"],
         "low": ends[0],

@@ -170,7 +170,7 @@ def publish(
     builders: the pages of a command; all others are shown as they lie on the disk.
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
-    names = front.ordered(profile)
+    names = front.order_pages(profile)
     pages = [PageBuilder(notebook.path_of(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         builder = PageBuilder(notebook.path_of(place.parent.name), place)

@@ -326,8 +326,8 @@ def markdown(frame: pd.DataFrame) -> str:
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     tables = []
-    for part in parted(
-        [needed(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
+    for part in part_columns(
+        [count_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
     ):
         chosen = frame.iloc[:, [*range(levels), *part]]
         lines = chosen.itertuples(index=False, name=None)
@@ -336,7 +336,7 @@ def markdown(frame: pd.DataFrame) -> str:
     return "\n".join(tables)
 
 
-def needed(column: pd.Series) -> int:
+def count_pixels(column: pd.Series) -> int:
     """Return the pixels that a column of texts needs: numbers stay on a line, words
     wrap."""
     words = f"{column.name} {' '.join(map(str, column))}".split()
@@ -344,7 +344,7 @@ def needed(column: pd.Series) -> int:
     return BORDER + LETTER * max([*texts, *map(len, words)])
 
 
-def parted(widths: Sequence[int], levels: int) -> list[range]:
+def part_columns(widths: Sequence[int], levels: int) -> list[range]:
     """Return the columns behind the levels of the rows, in as few even parts as fit a
     page."""
     columns = range(levels, len(widths))
