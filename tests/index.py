@@ -1,43 +1,97 @@
-"""Write `notebooks/README.md`: each notebook with its question and its page of recorded
-runs.
+"""Write `notebooks/README.md`: each notebook by paper, with its kind, its question, its
+recorded seeds, and the first line of its page.
 
 python tests/index.py
 """
 
 import re
+from itertools import groupby
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.report.front import asked
+from lib.core.store import run_lines
+from lib.report import front
+from lib.report.verdicts import HEADINGS
 
 HEAD = """# Notebooks
 
-One for each table or figure. The last column leads to the page of the recorded runs.
-`python -m lib run NAME` makes a page at toy.
+One for each table or figure. A title leads to the notebook, and *page* to its page of
+the recorded runs. `python -m lib run NAME` makes a page at toy. Seeds are those with a
+recorded run at mini.
 
-| notebook | what it asks | recorded |
-|---|---|---|
+## Start here
+
 """
-FIRST = "0123456789"  # names of the workbook's own pages begin with these
+PLAIN = "| notebook | what it asks | first line of its page |\n|---|---|---|\n"
+TABLE = "| notebook | kind | what it asks | seeds | first line of its page |\n"
+TABLE += "|---|---|---|---|---|\n"
+FIRST = re.compile("00_start_here|92_|.*_00_method")  # what a newcomer opens
+KINDS = {"00_method": "method", "01_summary": "summary"}
+SETTINGS = "settings.beside("  # Such a page holds printed settings to those in use.
 
 
 def index():
-    """The text of the table."""
-    names = sorted(map(notebook.name_of, notebook.find()), key=order)
-    return HEAD + "".join(map(line, sorted(names, key=lambda n: n[0] not in FIRST)))
+    """The text of the file."""
+    names = front.order_pages("mini")
+    first = [name for name in names if FIRST.match(name)]
+    text = HEAD + PLAIN + "".join(row(*cells(name, whole=True)) for name in first)
+    for heading, part in groupby(names, front.heading):
+        rows = {name: kind(name) for name in part}
+        text += f"\n## {heading}\n\n"
+        if heading == HEADINGS[0]:
+            rest = [name for name in rows if name not in first]
+            text += PLAIN + "".join(row(*cells(name)) for name in rest)
+            continue
+        text += TABLE
+        text += "".join(line(name) for name in rows if rows[name] != "settings")
+        text += "\n<details><summary>Printed settings beside ours</summary>\n\n"
+        text += TABLE
+        text += "".join(line(name) for name in rows if rows[name] == "settings")
+        text += "\n</details>\n"
+    return text
 
 
-def order(name):
-    """Papers one after another; tables by their number, behind figures and sections."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+def row(*cells):
+    return f"| {' | '.join(cells)} |\n"
 
 
 def line(name):
-    """A row: title and name, the question, the page of mini where there is one."""
+    title, asked, answer = cells(name)
+    return row(title, kind(name), asked, str(seeds_of(name) or "–"), answer)
+
+
+def kind(name):
+    """method, summary, settings, experiment (it has runs), or counted (without any)."""
+    stem = name.partition("_")[2]
+    source = notebook.path_of(name).read_text()
+    runs = {row["page"] for row in run_lines()}
+    other = "experiment" if name in runs else "counted"
+    return KINDS.get(stem, "settings" if SETTINGS in source else other)
+
+
+def seeds_of(name):
+    """How many seeds have a recorded run of mini on a page."""
+    return len(
+        {
+            row["seed"]
+            for row in run_lines()
+            if (row["page"], row["profile"]) == (name, "mini")
+            and (paths.records_root() / row["run"]).exists()
+        }
+    )
+
+
+def cells(name, whole=False):
+    """[title with links, question, first line of the light page, "–" without one]."""
     path = notebook.path_of(name)
     place = path.relative_to(paths.NOTEBOOKS).as_posix()
-    page = f"[page](../figures/mini/{name}.page.md)"
-    return f"| [{notebook.title(path)}]({place}) `{name}` | {asked(path)} | {page} |\n"
+    page = paths.FIGURES / "mini" / f"{name}.page.md"
+    title = notebook.title(path)
+    title = title if whole else front.short(title, name)
+    links = f"[{title}]({place}) [*page*](../figures/mini/{page.name}) `{name}`"
+    opening = page.read_text().partition("**Question.**")[0]
+    said = re.search(r"^(?:- (.+)|\*\*(.+)\*\*)$", opening, re.M)
+    return [links, front.asked(path), said[1] or said[2] if said else "–"]
 
 
 if __name__ == "__main__":

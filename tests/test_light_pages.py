@@ -5,11 +5,14 @@ import csv
 import re
 import subprocess
 from collections import defaultdict
+from functools import cache
 
+import pandas as pd
 import pytest
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
+from lib.report.tables import WIDTH, count_pixels, markdown
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -176,10 +179,7 @@ def dead(path, text, kept):
 def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
     """In pages, README and the notebooks' index: what is only made leads a reader
     nowhere."""
-    told = subprocess.run(
-        ["git", "ls-files"], cwd=paths.ROOT, capture_output=True, text=True, check=True
-    )
-    kept, texts = set(told.stdout.splitlines()), [*PAGES, paths.ROOT / "README.md"]
+    kept, texts = list_kept(), [*PAGES, paths.ROOT / "README.md"]
     texts += [paths.NOTEBOOKS / "README.md"]
     found = {path.name: dead(path, path.read_text(), kept) for path in texts}
     assert not {name: links for name, links in found.items() if links}
@@ -229,3 +229,73 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     assert (
         judging.digest(page) == before != judging.digest("nas_t05_random_architectures")
     )
+
+
+FILE = re.compile(r"[\w./-]*\w\.(?:csv|toml|json|md|ipynb|png|svg|html)\b")
+CODED = re.compile(r"```.*?```|`([^`\n]*)`", re.S)
+PICTURE = re.compile(r"!\[(.*?)\]\(([^)]*)\)")
+
+
+@cache
+def list_kept():
+    """The files that git keeps, as paths from the root."""
+    words = ["git", "ls-files"]
+    kept = subprocess.run(
+        words, cwd=paths.ROOT, capture_output=True, text=True, check=True
+    )
+    return frozenset(kept.stdout.splitlines())
+
+
+def unkept(text, kept):
+    """The files that a page names and git does not keep; code of several words is a reader's."""
+    words = CODED.sub(lambda code: "" if " " in (code[1] or " ") else code[1], text)
+    names = {name.lstrip("./") for name in FILE.findall(words)}
+    ends = tuple(f"/{path}" for path in kept)
+    return sorted(
+        name for name in names if not any(end.endswith(f"/{name}") for end in ends)
+    )
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def test_a_page_names_only_files_that_git_keeps(path):
+    assert unkept(path.read_text(), list_kept()) == []
+
+
+def test_a_file_that_git_does_not_keep_is_found():
+    kept = ["data/records/verdicts.csv", "figures/mini/a.png"]
+    text = "see verdicts.csv, b.csv, `data/records/verdicts.csv`, ![a](a.png) "
+    assert unkept(text + "`run x --data my.csv`", kept) == ["b.csv"]
+
+
+def test_each_picture_has_words_of_its_own():
+    """What a reader who does not see it is told."""
+    for path in PAGES:
+        words = [alt for alt, _ in PICTURE.findall(path.read_text())]
+        assert len(set(words)) == len(words), path.name
+        assert all(len(re.findall(r"\w+", alt)) > 2 for alt in words), (
+            path.name,
+            words,
+        )
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def test_tables_fit_the_page_of_a_code_host(path):
+    """A table of two columns has nothing to part."""
+    for titles, rows in tables(path.read_text()):
+        if titles == HEAD or len(titles) < 4:
+            continue
+        frame = pd.DataFrame(rows, columns=titles).replace(r"\\(?=\W)", "", regex=True)
+        widths = [count_pixels(frame.iloc[:, i]) for i in range(len(titles))]
+        assert sum(widths) <= WIDTH, titles
+
+
+def test_a_wide_table_becomes_two_with_all_its_cells():
+    titles = [f"score {n}" for n in range(13)]
+    frame = pd.DataFrame([[f"{n}.5 ± 0.1" for n in range(13)]], ["a|b"], titles)
+    found = tables(markdown(frame.rename_axis("model")))
+    assert len(found) == 2 and [row[0] for _, (row,) in found] == [r"a\|b"] * 2
+    assert [t for heads, _ in found for t in heads[1:]] == titles
+    assert [c for _, (row,) in found for c in row[1:]] == list(frame.iloc[0])
+    assert len(tables(markdown(frame.iloc[:, :3]))) == 1
+    long = frame.set_axis(["a " * 90], axis=0)
+    assert max(len(heads) for heads, _ in tables(markdown(long))) <= 8

@@ -218,13 +218,16 @@ class Page:
         stem, (shown, turned) = self._stem(name), seen(text)
         flat = text.set_axis(joined(text.columns, ", "), axis=1)
         self._write(f"{stem}.csv", flat.to_csv())
-        if more := len(frame.columns) - len(shown.columns):
-            several = f"{more} more columns" if more > 1 else "one more column"
-            beside = f"{stem}.csv, written with the page, has {several}"
-            caption = f"{caption.removesuffix('.')}. {beside}"
         html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
         light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
-        put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
+        opening = light_opening = caption
+        if more := len(frame.columns) - len(shown.columns):
+            several = f"{more} more columns" if more > 1 else "one more column"
+            how = f"`python -m lib report {self.id} --profile {self.scope[:]}`"
+            caption = caption.removesuffix(".")
+            opening = f"{caption}. {stem}.csv, written with the page, has {several}"
+            light_opening = f"{caption}. {how} writes it with {several}"
+        put(f"*{escaped(light_opening)}*\n\n{light}", PARTS.table(opening, html))
 
     def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
         """Show remarks below a table or figure.

@@ -27,7 +27,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, run_lines, say
 from lib.core.types import Json
-from lib.report import equation, verdicts
+from lib.report import equation, front, verdicts
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -40,6 +40,9 @@ SHOWS = re.compile(
 FOLD = "The code of the drawing"
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
+# The contents of a page are its headings, and stand where its text begins.
+HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
+TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
 @cache
@@ -260,7 +263,8 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
             cell.source = equation.readable(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(body["profile"], notebook.title(path), body["differs"])
-    around: Any = {"top": str(top), "bottom": str(parts.bottom(body))}
+    turns = () if body["differs"] else neighbours(body["id"], body["profile"])
+    around: Any = {"top": str(top), "bottom": str(parts.bottom(body, *turns))}
     around |= {"is_method": notebook.is_method(path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
@@ -270,7 +274,21 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     page = re.sub(
         "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
     )
+    headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
+    if len(headings) > 1:
+        page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
+
+
+def neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
+    """Return (id, title) of the pages before and behind a page in the index; () at an
+    end."""
+    names = ["", *front.order_pages(profile), ""]
+    if name not in names:
+        return []
+    place = names.index(name)
+    pages = [names[place - 1], names[place + 1]]
+    return [(n, notebook.title(notebook.path_of(n))) if n else () for n in pages]
 
 
 def light(book: Mapping[str, Any], title: str, body: Json) -> str:

@@ -1,17 +1,21 @@
-"""This module makes the front page of a paper: its row of README, its comparisons in
-one picture, and what each of its pages answers. It is free of torch."""
+"""This module makes the front page of a paper (its row of README, its comparisons in one
+picture, and what each of its pages answers), and what the index shows of it.
+
+It is free of torch, and what the index needs is free of pandas."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lib.claims import judging, lists, notebook
-from lib.claims.words import Verdict
+from lib.claims import judging, lists, notebook, planned
+from lib.claims.words import NOT_MEASURED, WORDS, Verdict
 from lib.core import paths
-from lib.core.papers import paper_of_page
+from lib.core.papers import find_papers, paper_of_page
+from lib.core.types import Json
 from lib.report import verdicts
 
 if TYPE_CHECKING:  # Grids are free of pandas.
@@ -31,6 +35,100 @@ def row(paper: str) -> str:
 
 def title(paper: str) -> str:
     return lists.PAPERS[paper]
+
+
+def heading(page: str) -> str:
+    """Return the heading of the index below which a page stands."""
+    return lists.PAPERS.get(paper_of_page(page), verdicts.HEADINGS[0])
+
+
+def order_pages(profile: str) -> list[str]:
+    """Return the ids of the standard pages of a profile, as the index lists them."""
+    names = [name for name in notebook.committed() if planned.has(profile, name)]
+    return sorted(names, key=lambda name: verdicts.HEADINGS.index(heading(name)))
+
+
+def short(title: str, page: str) -> str:
+    """Return the title of a page as it stands below the name of its paper."""
+    text = title.removeprefix(heading(page)).lstrip(",: ")
+    return text[:1].upper() + text[1:]
+
+
+def findings() -> list[tuple[str, str]]:
+    """Return what README says in one line, and what it advises, as (head, text)."""
+    lines = (paths.ROOT / "README.md").read_text()
+    pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
+    return [(head, text.replace("`", "")) for head, text in pairs]
+
+
+def card(paper: str) -> Json | None:
+    """Return what the index shows of a paper; None without a front page.
+
+    That is what it proposes, its first comparisons, and how many have which word."""
+    page = f"{find_papers()[paper].prefix}_01_summary"
+    if not notebook.path_of(page).exists():
+        return None
+    idea = notebook.cells(notebook.path_of(page))["title"].partition("**Idea.**")[2]
+    rows = [row for row in judging.recorded() if is_counted(row, paper)]
+    counts = Counter(row["word"] for row in rows)
+    words = [
+        f"{counts[word]} {verdicts.plural(word, counts[word])}"
+        for word in [*list(WORDS)[1:], NOT_MEASURED]
+        if counts[word]
+    ]
+    return {
+        "title": title(paper),
+        "href": f"{page}.html",
+        "idea": idea.strip().partition(". ")[0] + ".",
+        "words": ", ".join(words),
+        "bars": [bar(row) for row in rows if row["low"] and aim(row)][:BARS],
+    }
+
+
+BARS = 4  # So many comparisons of a paper are drawn on the index.
+
+
+def is_counted(row: Mapping[str, str], paper: str) -> bool:
+    """Return whether a row of `verdicts.csv` is a central comparison of a paper that is
+    counted."""
+    claim = lists.claims()[row["claim"]]
+    is_central = claim["paper"] == paper and claim["role"] == "central"
+    is_twice = row["same_as"] or row["beside"]
+    return is_central and row["profile"] == judging.SCALE and not is_twice
+
+
+def aim(row: Mapping[str, str]) -> float:
+    """Return the effect that a comparison is held to, printed or else of interest, less
+    no effect; 0 where there is none."""
+    value = row["printed"] or row["interest"] or row["no_effect"]
+    return float(value) - float(row["no_effect"])
+
+
+def bar(row: Mapping[str, str]) -> Json:
+    """Return a comparison as the index draws it, in % of the width of its line.
+
+    No effect is at the middle, and the effect that the comparison is held to at three
+    quarters. What lies beyond an end is drawn at the end."""
+
+    def place(name: str) -> float:
+        share = (float(row[name]) - float(row["no_effect"])) / aim(row)
+        return round(50 + 25 * min(2, max(-2, share)), 1)
+
+    ends = sorted([place("low"), place("high")])
+    label = lists.described(row["claim"], row["cell"])["short"]
+    sign = "" if float(row["no_effect"]) else "+"
+    goal = format(float(row["printed"] or row["interest"]), f"{sign}.3g")
+    task = f", {row['task']}" * ("task=each" in row["cell"])
+    return {
+        "label": label + task,
+        "ours": row["counts"] or row["shown"],
+        "aim": goal.replace("-", "−") + " points" * bool(row["counts"]),
+        "is_printed": bool(row["printed"]),
+        "word": row["word"],
+        "low": ends[0],
+        "width": round(ends[1] - ends[0], 1),
+        "mean": place("estimate"),
+    }
 
 
 def pages(paper: str) -> pd.DataFrame:

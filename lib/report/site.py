@@ -13,23 +13,22 @@ their profile lists them last."""
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from lib.claims import lists, notebook, planned
+from lib.claims import lists, notebook
 from lib.cluster import executors
 from lib.core import disk, paths
 from lib.core.names import one_line
-from lib.core.papers import paper_of_page
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
-from lib.report import verdicts
+from lib.report import front, verdicts
 from lib.report.builder import PageBuilder, fingerprint, is_sound, make
 
 
@@ -178,10 +177,10 @@ def publish(
 ) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
-    sheets: the pages of a command; all others are shown as they lie on the disk.
+    builders: the pages of a command; all others are shown as they lie on the disk.
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
-    names = [name for name in notebook.committed() if planned.has(profile, name)]
+    names = front.order_pages(profile)
     pages = [PageBuilder(notebook.path_of(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         builder = PageBuilder(notebook.path_of(place.parent.name), place)
@@ -190,38 +189,51 @@ def publish(
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.page: page for page in [*pages, *builders]}.values():
-        shown = card(builder, profile, working and builder in builders)
-        paper = lists.PAPERS.get(
-            paper_of_page(notebook.name_of(builder.path)), "The workbook"
-        )
-        sections["Experiments" if builder.differs else paper].append(shown)
-    index = verdicts.ENVIRONMENT.get_template("index.html.j2")
-    text = index.render(profile=profile, sections=sections, working=working)
+        shown = line(builder, profile, working and builder in builders)
+        if not builder.differs:
+            promise(builder, profile, shown["title"])
+        place = front.heading(notebook.name_of(builder.path))
+        sections["Experiments" if builder.differs else place].append(shown)
+    text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
+        profile=profile,
+        sections=sections,
+        working=working,
+        cards=list(filter(None, map(front.card, lists.PAPERS))),
+        findings=front.findings(),
+    )
     disk.write(folder / "index.html", text)
 
 
-def card(builder: PageBuilder, profile: str, working: bool) -> Json:
+def promise(builder: PageBuilder, profile: str, title: str) -> None:
+    """Write a page that says that it is not made yet, where there is none.
+
+    Links of other pages then lead to it. A page that a worker writes meanwhile stays."""
+    builder.folder.mkdir(parents=True, exist_ok=True)
+    text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
+        profile=profile, title=title
+    )
+    with suppress(FileExistsError), builder.page.open("x") as file:
+        file.write(text)
+
+
+def line(builder: PageBuilder, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits
     for."""
+    name = notebook.name_of(builder.path)
     page = builder.page if builder.page.exists() else builder.folder
     scope = grids.profile_of_values({"profile": profile} | builder.values)
-    how, failed = (
-        notebook.command(notebook.name_of(builder.path), scope),
-        builder.failed,
-    )
+    failed = builder.failed
     try:
         title = notebook.title(builder.path)
     except ValueError as error:
-        title, failed = (
-            notebook.name_of(builder.path),
-            failed or paths.scrubbed(str(error)),
-        )
-    top = paths.FIGURES / profile
+        title, failed = name, failed or paths.scrubbed(str(error))
     return vars(builder) | {
+        "name": name,
         "title": title,
+        "short": front.short(title, name),
         "failed": failed,
         "body": None if failed else builder.body,
-        "waits": f"{len(builder.left)} runs to make" if working else how,
-        "href": os.path.relpath(page, top),
-        "folder": os.path.relpath(builder.folder, top),
+        "how": notebook.command(name, scope),
+        "waits": f"{len(builder.left)} runs to make" * working,
+        "href": os.path.relpath(page, paths.FIGURES / profile),
     }

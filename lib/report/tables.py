@@ -313,19 +313,47 @@ def digits(value: object) -> str:
     return f"{value:.4g}" if plain else str(value)
 
 
+WIDTH = 830  # A code host shows a page so wide, in pixels.
+LETTER, BORDER, UNBROKEN = 8, 27, 18  # Of a cell: pixels, pixels, letters on a line.
+
+
 def markdown(frame: pd.DataFrame) -> str:
     """Return a table of texts as Markdown, the levels of its rows first.
 
-    A level without a name has no title.
-    """
+    A level without a name has no title. A table that is wider than a page becomes
+    several, each with the levels of the rows."""
     names = [name or "" for name in frame.index.names]
+    levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
-    rows = [
-        frame.columns,
-        ["---"] * frame.shape[1],
-        *frame.itertuples(index=False, name=None),
-    ]
-    return "".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows)
+    tables = []
+    for part in part_columns(
+        [count_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
+    ):
+        chosen = frame.iloc[:, [*range(levels), *part]]
+        lines = chosen.itertuples(index=False, name=None)
+        rows = [chosen.columns, ["---"] * chosen.shape[1], *lines]
+        tables.append("".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows))
+    return "\n".join(tables)
+
+
+def count_pixels(column: pd.Series) -> int:
+    """Return the pixels that a column of texts needs: numbers stay on a line, words
+    wrap."""
+    words = f"{column.name} {' '.join(map(str, column))}".split()
+    texts = [min(len(str(text)), UNBROKEN) for text in column]
+    return BORDER + LETTER * max([*texts, *map(len, words)])
+
+
+def part_columns(widths: Sequence[int], levels: int) -> list[range]:
+    """Return the columns behind the levels of the rows, in as few even parts as fit a
+    page."""
+    columns = range(levels, len(widths))
+    room, size = WIDTH - sum(widths[:levels]), max(1, len(columns))
+    while True:
+        parts = [columns[i : i + size] for i in range(0, max(1, len(columns)), size)]
+        if size == 1 or all(sum(widths[c] for c in part) <= room for part in parts):
+            return parts
+        size = -(-len(columns) // (len(parts) + 1))
 
 
 def compared(frame: pd.DataFrame) -> pd.DataFrame:

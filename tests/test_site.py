@@ -1,0 +1,151 @@
+"""The index of a profile: it fits two screens, no link is dead, and its search finds."""
+
+import csv
+import html
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+
+import pytest
+
+from lib.claims import lists, notebook
+from lib.core import paths
+from lib.report import builder, front, site, verdicts
+
+LINK = re.compile(r'href="([^"#]*)(?:#([^"]*))?"')
+NAMED = re.compile(r'\bid="([^"]+)"')
+BROWSER = pytest.mark.skipif(
+    not shutil.which("chromium"), reason="chromium is not installed"
+)
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """The folder of a profile without a page; its index is written."""
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    site.publish("toy")
+    return tmp_path / "toy"
+
+
+def make_pages(folder):
+    """Write what the index takes for pages that are made, with contents to link to."""
+    for name in front.order_pages("toy"):
+        body = {"profile": "toy", "differs": [], "answer": ["+1.0 points"]}
+        body |= {"counted": "none needed", "files": []}
+        (folder / f"{name}.json").write_text(json.dumps(body))
+        (folder / f"{name}.html").write_text("<!-- 0 -->")
+    site.publish("toy")
+
+
+def seen(page, script, tmp_path):
+    """The document that a browser of 1,280 x 800 makes of a page, after a script."""
+    copy = page.with_name("copy.html")
+    copy.write_text(page.read_text().replace("</body>", f"<script>{script}</script>"))
+    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    words += ["--window-size=1280,800", f"--user-data-dir={tmp_path}/browser"]
+    told = subprocess.run(
+        [*words, copy.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    copy.unlink()
+    assert "</html>" in told.stdout, told.stderr
+    return told.stdout
+
+
+def dead(folder):
+    """The links of all pages of a folder that lead nowhere, as (page, link)."""
+    texts = {path.name: path.read_text() for path in folder.glob("*.html")}
+    names = {page: set(NAMED.findall(text)) for page, text in texts.items()}
+    found = []
+    for page, text in texts.items():
+        for place, name in LINK.findall(html.unescape(text)):
+            there = place or page
+            if there not in texts or (name and name not in names[there]):
+                found.append((page, f"{place}#{name}"))
+    return found
+
+
+def test_no_link_of_a_site_is_dead_though_no_page_is_made(folder):
+    assert len(list(folder.glob("*.html"))) == 1 + len(front.order_pages("toy"))
+    assert dead(folder) == []
+    (folder / "90_claims.html").unlink()
+    (folder / "other.html").write_text('<a href="90_claims.html#x"> <a href="#y">')
+    assert dead(folder) == [
+        ("other.html", "90_claims.html#x"),
+        ("other.html", "#y"),
+    ]
+    assert len(folder.joinpath("index.html").read_text().split("not made</span>")) > 60
+
+
+def test_a_page_that_is_made_is_not_written_over(folder):
+    page = folder / "90_claims.html"
+    assert "not made yet" in page.read_text() and not builder.made_of(page)
+    page.write_text("whole <!-- 0 -->")
+    site.publish("toy")
+    assert page.read_text() == "whole <!-- 0 -->"
+
+
+def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
+    index = folder.joinpath("index.html").read_text()
+    cards = re.findall(r'<section class="card">.*?</section>', index, re.S)
+    assert len(cards) == len(lists.PAPERS)
+    lines = csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())
+    words = {paper: Counter() for paper in lists.PAPERS}
+    for line in lines:
+        claim = lists.claims()[line["claim"]]
+        is_once = line["profile"] == "mini" and not (line["same_as"] or line["beside"])
+        if is_once and claim["role"] == "central" and claim["paper"] in words:
+            words[claim["paper"]][line["word"]] += 1
+    for paper, card in zip(lists.PAPERS, cards, strict=True):
+        for word, count in words[paper].items():
+            assert f"{count} {verdicts.plural(word, count)}" in card, (paper, word)
+        assert lists.PAPERS[paper] in card and 'class="bars"' in card
+
+
+@pytest.mark.parametrize(
+    "null, printed, ours, drawn",
+    [
+        (0, 2, (1, 2, 4), (62.5, 75, 100)),
+        (0, -2, (-4, -2, -1), (62.5, 75, 100)),
+        (1, 3, (-9, 1, 2), (0, 50, 62.5)),
+    ],
+)
+def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn):
+    row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
+    row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
+    row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
+    bar = front.bar(row | {"no_effect": str(null), "printed": str(printed)})
+    assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn
+
+
+def test_pages_lead_to_the_next_and_the_one_before():
+    names = front.order_pages("mini")
+    turns = {name: builder.neighbours(name, "mini") for name in names}
+    ends = [[page and page[0] for page in turns[name]] for name in names]
+    assert [before or "" for before, _ in ends] == ["", *names[:-1]]
+    assert [behind or "" for _, behind in ends] == [*names[1:], ""]
+    assert turns[names[1]][0][1] == notebook.title(notebook.path_of(names[0]))
+    assert builder.neighbours("a_page_of_my_own", "mini") == []
+
+
+@BROWSER
+def test_the_index_with_all_pages_fits_two_screens(folder, tmp_path):
+    make_pages(folder)
+    script = "document.title = document.documentElement.scrollHeight"
+    told = seen(folder / "index.html", script, tmp_path)
+    assert 900 < int(re.search(r"<title>(\d+)</title>", told)[1]) <= 1600
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", told)
+
+
+@BROWSER
+def test_the_search_leaves_the_pages_whose_names_have_all_words(folder, tmp_path):
+    make_pages(folder)
+    script = (
+        """find.value = "Table GhostBERT 5"; find.dispatchEvent(new Event("input"))"""
+    )
+    told = seen(folder / "index.html", script, tmp_path)
+    lines = re.findall(r'<li data-words="(\w+)[^"]*"([^>]*)>', told)
+    shown = [name for name, more in lines if "hidden" not in more]
+    assert shown == ["ghostbert_t05_convolution"] and len(lines) > 60
+    assert "1 of " in re.search(r"<output[^>]*>([^<]*)", told)[1]
