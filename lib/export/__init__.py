@@ -104,12 +104,12 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
             f"{folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
-        check_packages()
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
         if cls not in ONNX or "mix" in ops or fixed(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
             raise Refused(f"{changed}, or {other}")
+        check_packages()
 
 
 def name_classes(
