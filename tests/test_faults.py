@@ -367,6 +367,8 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         )
         with pytest.raises(OSError if full else RuntimeError), disk.room(tmp_path):
             raise RuntimeError(text)
+    with pytest.raises(OSError, match="free some"), disk.room(tmp_path):
+        raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
 
 
 # ---- a machine without a home, or with a long folder for temporary files ----

@@ -102,7 +102,8 @@ def room(folder: str | Path) -> Iterator[None]:
         yield
     except Exception as error:
         number = getattr(error, "errno", None)
-        torn = not isinstance(error, OSError) and TORN.search(str(error))
+        # An error of several files (shutil.Error) has no number either.
+        torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
             torn = shutil.disk_usage(folder).free < LITTLE
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
