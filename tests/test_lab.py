@@ -166,7 +166,7 @@ def test_every_cell_of_the_start_notebook_is_quick(reader):
 
 
 def test_a_knob_answers_at_once(reader):
-    book = reader("ghostbert_00_method", "count: int = 2000", "count: int = 200")
+    book = reader("ghostbert/00_method", "count: int = 2000", "count: int = 200")
     assert book.run_all() and not book.errors()
     taken = [book.choose("taps", taps) for taps in ("9", "1")]
     assert max(taken) < ANSWER, taken
