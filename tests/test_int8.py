@@ -41,7 +41,9 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
     before = model(**batch).logits
     assert operate(model, {"op": "int8"}) == {"matrices": 6 * len(layers(model))}
     after = model(**batch).logits
-    assert (after - before).abs().max() < 0.2 * before.abs().max()
+    # DistilBERT's head has no tanh, which holds differences small in the others.
+    limit = 0.2 if family == "distilbert" else 0.15
+    assert (after - before).abs().max() < limit * before.abs().max()
     weight = layers(model)[0].attention.self.query.weight
     assert weight.dtype == torch.int8
     backbone.save(model, tokenizer, tmp_path)

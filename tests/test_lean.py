@@ -28,10 +28,14 @@ def gradients(model, inputs, numerics):
     return logits.detach().float(), found
 
 
-@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.04)])
+@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
     model, numerics, inputs = tiny(family).eval(), Numerics(dtype, 1), batch()
     logits, wanted = gradients(model, inputs, Numerics("float32", 1))
+    if (dtype, family) == ("bfloat16", "distilbert"):
+        close = (
+            0.04  # Its head has no tanh, which holds differences small in the others.
+        )
     with lean(model, numerics), taps(model) as seen:
         near, found = gradients(model, inputs, numerics)
         assert seen["embedding"].dtype == seen["ffn"][-1].dtype == getattr(torch, dtype)
