@@ -797,7 +797,8 @@ def test_a_damaged_table_is_named(tmp_path):
             disk.read_csv(path)
 
 
-def test_a_pipe_is_waited_for_nowhere(tmp_path):
+def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     pipe = tmp_path / "x.json"
     os.mkfifo(pipe)
     for read in (disk.read_json, disk.read_csv, disk.toml, disk.digest, notebook.cells):
@@ -805,7 +806,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path):
             read(pipe)
     assert notebook.provenance(tmp_path, "x") is None
     note = paths.runs_root() / ".tokens" / "digests" / f"{disk.key_of('x')}.json"
-    note.parent.mkdir(parents=True, exist_ok=True)
+    note.parent.mkdir(parents=True)
     os.mkfifo(note)
     assert disk.remembered("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
