@@ -710,7 +710,8 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
     assert "80 training and 20 development rows" in told
     assert "92_your_task: 5 results, " in told and "time unknown" in told
     assert main([*words, "--methods", "Wdith"]) == 1
-    (line,) = (x for x in capsys.readouterr().out.splitlines() if "cannot" in x)
+    lines = capsys.readouterr().out.splitlines()
+    line = next(x for x in lines if x.startswith("  cannot"))
     assert (
         "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line
     )
