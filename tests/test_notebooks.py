@@ -227,8 +227,8 @@ def test_recorded_specs_need_no_data(without_data):
             ValueError,
             "unknown task of this page: 'colla'; did you mean 'CoLA'",
         ),
-        ({"widths": [0]}, ValueError, "width 0/12 of 12 heads is no whole number"),
-        ({"widths": [13]}, ValueError, "width 13/12"),
+        ({"widths": [0]}, ValueError, "0 must be from 1 to 12"),
+        ({"widths": [13]}, ValueError, "13 must be from 1 to 12"),
     ],
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):

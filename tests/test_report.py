@@ -366,7 +366,7 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
         and "Traceback" not in done.stderr
     )
     told = (index := root / "figures/toy/index.html").read_text()
-    assert re.search("failed</span> [^<]*put them there by hand", told)
+    assert re.search("failed</span> <small>[^<]*put them there by hand", told)
     assert "The notebook is none of the committed ones." in told
     assert "ghostbert_t98_fine.html" in told
     if shutil.which("chromium"):
