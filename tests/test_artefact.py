@@ -384,10 +384,10 @@ def test_the_first_picture_of_a_page_stands_below_its_title():
     picture = {"data": {"text/markdown": "![Seen](a.png)"}}
     cells = [
         text_cell("# Title\n\nWhy?", "title"),
-        code_cell("artefact", "a table"),
+        code_cell("artefact", {"data": {"text/markdown": "*A table*"}}),
         text_cell("## Drawn\n\nA dot is a seed."),
         code_cell("artefact", picture),
-        code_cell("verdicts", "words"),
+        code_cell("verdicts"),
     ]
     shown = [
         c["source"] if c["cell_type"] == "markdown" else c["outputs"]

@@ -60,6 +60,16 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
     assert plot.differences({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
 
 
+def test_a_region_with_one_end_is_shaded_to_the_edge():
+    """Claims' rows have an empty cell for an end that is not finite."""
+    data = plot.differences({(OURS, "SST-2"): estimate(1.0)})
+    data = data.assign(least=0.0, most=None, word="agrees")
+    figure = plot.forest(data)
+    (region,) = figure.axes[0].collections[0].get_paths()
+    assert region.contains_point((9.0, 0.0)) and not region.contains_point((-1.0, 0.0))
+    plt.close(figure)
+
+
 def test_large_differences_have_an_axis_of_their_own():
     rows = {(OURS, "SST-2"): estimate(1.0), (OURS, "STS-B"): estimate(49.0)}
     figure = plot.forest(plot.differences(rows), "searched minus random (points)")

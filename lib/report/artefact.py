@@ -365,6 +365,10 @@ class Page:
         """Return the answer of the page; at toy its own difference stands first.
 
         lines: what the page answers, at toy by what is recorded at mini."""
+        if self.used and not {*self.used.values()} & {*MADE.values()}:
+            why = f"none of its {len(self.used)} runs is there"
+            nothing = f"No comparison of this page is measured at {self.scope}: {why}."
+            lines = [nothing, *(line for line in lines if "is measured at" not in line)]
         if self.scope != "toy" or self.reader_lines or not self.sentences:
             return lines
         opening = f"Toy shows how and proves nothing: {self.sentences[0]}"

@@ -198,7 +198,7 @@ def forest(data: pd.DataFrame, label: str = "") -> Figure:
     for axis, part in zip(axes.flat, parts, strict=True):
         compare_rows(axis, part)
         order = part["at"].unique()
-        words = [fill(names[one], 46) for one in order]
+        words = [fill(names[one], 46 if sum(counts) < 20 else 70) for one in order]
         name_rows(axis, words, label, 8.5 if sum(counts) >= 20 else 10)
     figure.suptitle(title, fontsize=11.5)
     legend(figure)
@@ -214,7 +214,8 @@ def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
     for row in rows:
         y = order.index(row.at)
         if np.isfinite([row.least, row.most]).any():
-            low, high = np.clip([row.least, row.most], -1e9, 1e9)
+            low = max(-1e9, row.least) if pd.notna(row.least) else -1e9
+            high = min(1e9, row.most) if pd.notna(row.most) else 1e9
             shade = {"color": GREEN, "alpha": 0.1, "lw": 0, "label": "claimed region"}
             axis.fill_betweenx([y - 0.45, y + 0.45], low, high, **shade)
         mark = {"marker": "D", "mfc": "none", "ls": "none", "ms": 6, "color": INK}
