@@ -333,6 +333,7 @@ class Page:
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
+        opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
             name: [*chain(*(lines.get(name, ()) for lines in deviations))]
             for name in [*judged, profile]
@@ -344,7 +345,7 @@ class Page:
             "differs": list(self.differs),
             "parameters": self.values,
             "answer": self.answer(
-                list(answer) or answers(verdicts, self.sentences, scale)
+                list(answer) or answers(verdicts, self.sentences, scale, opening)
             ),
             "counts": tally(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
@@ -372,8 +373,7 @@ class Page:
         if self.scope != "toy" or self.reader_lines or not self.sentences:
             return lines
         opening = f"Toy shows how and proves nothing: {self.sentences[0]}"
-        recorded = [f"Recorded at {source.SCALE}: {line}" for line in lines]
-        return [opening, *recorded] if lines[:1] != self.sentences[:1] else [opening]
+        return [opening, *(line for line in lines if line not in self.sentences)]
 
 
 def caveats(runs: Runs) -> list[str]:

@@ -94,7 +94,10 @@ def sentence(result: Result) -> str:
 
 
 def answers(
-    verdicts: Collection[Verdict], drawn: Sequence[str] = (), scale: str = ""
+    verdicts: Collection[Verdict],
+    drawn: Sequence[str] = (),
+    scale: str = "",
+    opening: str = "",
 ) -> list[str]:
     """Return the answer of a page as sentences, each with its numbers.
 
@@ -103,12 +106,16 @@ def answers(
     without any says why, and how many printed numbers are equal.
 
     drawn: sentences on the differences that the page draws. scale: the profile that is
-    judged."""
+    judged. opening: what stands before a comparison, where the page is of another
+    profile."""
     leading = [r for v in verdicts if leads(v) for r in v.results if not r.beside]
     cells = [r for v in verdicts for r in v.results if not r.beside]
-    sure = [sentence(r) for r in leading if not r.unmeasured]
-    few = [sentence(r) for r in leading if r.unmeasured and r.estimate and not r.reason]
-    further = [sentence(r) for r in cells if not (leading or r.unmeasured)]
+    sure = [r for r in leading if not r.unmeasured]
+    few = [r for r in leading if r.unmeasured and r.estimate and not r.reason]
+    further = [r for r in cells if not (leading or r.unmeasured)]
+    sure, few, further = (
+        [f"{opening}{sentence(r)}" for r in part] for part in (sure, few, further)
+    )
     intervals = [line for line in drawn if "[" in line]
     for part in (sure, intervals, few, further, list(drawn)):
         if part:
