@@ -4,6 +4,7 @@ a sentence where nothing is."""
 import html
 import json
 import re
+from math import nan
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -182,7 +183,7 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
         == 1
     )
     assert page.html().count("make offline-models") == 1
-    assert "Runs: 1 made here, 1 recorded, 2 missing" in page.html()
+    assert "Runs: 1 made here, 1 recorded;" in page.html()
     assert len(json.loads((page.folder / f"{NAME}.json").read_text())["runs"]) == 4
 
 
@@ -288,13 +289,13 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     result = Result(
         "G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
-    found = verdicts.answers([Verdict("G1", (result,), kind="finding")])
+    found = verdicts.answers([Verdict("G1", (result,), kind="finding")], scale="toy")
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
     text = builder.light({"cells": cells}, "GhostBERT: New", body)
     parts = [
         "# GhostBERT: New",
-        "Ghosts minus pruning: not measured (not run yet).",
+        "**No comparison of this page is measured at toy: not run yet.**",
         "Why?",
         ">Read</",
         "- \\* a \\| b \\*",
@@ -365,36 +366,39 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
 
 
-def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
-    def estimate(mean, seeds):
-        return Estimate(mean, mean - 1, mean + 2, seeds, 1, 0.1, 0.5)
-
-    found = {
-        ("recorded, mini", "SST-2"): estimate(3.0, 3),
-        ("recorded, mini", "CoLA"): None,
-    }
-    found["this run, toy", "SST-2"] = estimate(5.0, 1)
-    figure, data = plot.dots(found, {"SST-2": 1.5, "QQP": 9.0}, "above (points)")
-    rows = list(
-        data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None)
+def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
+    page.forest(
+        {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"
     )
-    assert rows[1:] == [
-        ("recorded, mini", "SST-2", 3, 2, 5),
-        ("this run, toy", "SST-2", 5, 4, 7),
+    assert not page.html() and not page.files
+    few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
+    page.forest({("this run, toy", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)")
+    page.finish()
+    body = json.loads((page.folder / f"{NAME}.json").read_text())
+    line = "Toy shows how and proves nothing: a minus b, SST-2: +1.0 (1) points."
+    first, *others = body["answer"]
+    assert first == line and others[0].startswith("Recorded at mini: Ghosts minus")
+    assert "<svg" in page.html()
+
+
+def test_the_first_picture_of_a_page_stands_below_its_title():
+    """With the words on it, where its section has nothing else; a course keeps its
+    order."""
+    picture = {"data": {"text/markdown": "![Seen](a.png)"}}
+    cells = [
+        text_cell("# Title\n\nWhy?", "title"),
+        code_cell("artefact", {"data": {"text/markdown": "*A table*"}}),
+        text_cell("## Drawn\n\nA dot is a seed."),
+        code_cell("artefact", picture),
+        code_cell("verdicts"),
     ]
-    assert rows[0][:3] == ("published", "SST-2", 1.5)  # QQP is not measured
-    (axis,) = figure.axes
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["SST-2"]
-    few = "this run, toy, fewer than 3 seeds"
-    points = {bars.get_label(): bars[0] for bars in axis.containers}
-    assert {name: point.get_xdata()[0] for name, point in points.items()} == {
-        "published": 1.5,
-        "recorded, mini": 3.0,
-        few: 5.0,
-    }
-    assert points["published"].get_marker() == "D"
-    assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
-    assert plot.dots({})[1].empty and len(plot.dots({}, {"QQP": 9.0})[1]) == 1
+    shown = [
+        c["source"] if c["cell_type"] == "markdown" else c["outputs"]
+        for c in builder.leading(cells, "t01_table.ipynb")
+    ]
+    assert shown[:2] == ["# Title", [picture]]
+    assert [text.strip() for text in shown[2:4]] == ["A dot is a seed.", "Why?"]
+    assert builder.leading(cells, "00_method.ipynb") == cells
 
 
 def test_a_mean_has_students_interval_from_three_seeds_on():

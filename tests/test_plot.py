@@ -1,11 +1,14 @@
 """Pictures: what a reader sees of points that lie close together."""
 
 import warnings
+from math import inf
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import pytest
 
 from lib.report import plot
+from lib.stats.paired import Estimate
 
 
 def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
@@ -25,15 +28,84 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
     assert not any(a.overlaps(b) for a in boxes for b in boxes if a is not b)
 
 
-def test_a_title_has_the_ends_of_labelled_curves():
-    _, (axis,) = plot.panels(["recorded, mini"])
-    axis.plot([3, 1, 2], [81.0, 84.25, 90.0], label="Ghost")
-    axis.plot([1, 2], [5, 6])
-    axis.plot([1], [83.44], label="Plain")
-    axis.axhline(7, label="chance")
-    plot.message(axis)
-    title = axis.get_title().replace("\u00a0", " ")
-    assert title == "recorded, mini\nGhost: 84.2 to 81; Plain: 83.4"
+def estimate(mean, seeds=3, width=1.0, region=()):
+    return Estimate(mean, mean - width, mean + width, seeds, 1, 0.1, 0.5, region=region)
+
+
+OURS = "recorded, mini"
+
+
+def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region():
+    rows = {
+        (OURS, "6/12, SST-2"): estimate(3.0, region=(0.0, inf)),
+        (OURS, "3/12, SST-2"): None,
+        ("this run, toy", "6/12, SST-2"): estimate(5.0, seeds=1),
+    }
+    printed = {"6/12, SST-2": 1.5, "3/12, SST-2": 9.0}
+    data = plot.differences(rows, printed)
+    assert list(data["at"]) == ["6/12, SST-2"] * 2  # 3/12 is not measured
+    assert data["low"].tolist()[0] == 2 and pd.isna(data["low"].tolist()[1])
+    figure = plot.forest(data, "ghosts minus pruning (points)")
+    (axis,) = figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["6/12"]
+    assert axis.get_xlabel() == "ghosts minus pruning on SST-2 (points)"
+    points = {bars.get_label(): bars[0] for bars in axis.containers}
+    few = "this run, toy, fewer than 3 seeds"
+    assert {name: p.get_xdata()[0] for name, p in points.items()} == {OURS: 3, few: 5}
+    assert points[few].get_color() == plot.GREY != points[OURS].get_color()
+    (diamond,) = [one for one in axis.lines if one.get_label() == "printed"][:1]
+    assert diamond.get_marker() == "D" and list(diamond.get_xdata()) == [1.5]
+    assert axis.collections[0].get_paths()[0].contains_point((1.0, 0.0))  # claimed
+    plt.close(figure)
+    assert plot.differences({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
+
+
+def test_a_region_with_one_end_is_shaded_to_the_edge():
+    """Claims' rows have an empty cell for an end that is not finite."""
+    data = plot.differences({(OURS, "SST-2"): estimate(1.0)})
+    data = data.assign(least=0.0, most=None, word="agrees")
+    figure = plot.forest(data)
+    (region,) = figure.axes[0].collections[0].get_paths()
+    assert region.contains_point((9.0, 0.0)) and not region.contains_point((-1.0, 0.0))
+    plt.close(figure)
+
+
+def test_large_differences_have_an_axis_of_their_own():
+    rows = {(OURS, "SST-2"): estimate(1.0), (OURS, "STS-B"): estimate(49.0)}
+    figure = plot.forest(plot.differences(rows), "searched minus random (points)")
+    near, far = figure.axes
+    assert near.get_xlim()[1] < 3 and far.get_xlim()[1] > 49
+    assert {axis.get_xscale() for axis in figure.axes} == {"linear"}
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "means, printed, title",
+    [
+        ([1.5], {}, "A minus b, 0: +1.5 [0.5, 2.5] points"),
+        ([1.5], {"0": 4}, "A minus b, 0: +1.5 [0.5, 2.5] points, printed +4.0"),
+        ([2, 3], {}, "A minus b: all 2 intervals above 0"),
+        (
+            [2, 0, -3],
+            {"1": 5},
+            "A minus b: 1 of 3 intervals above 0, 1 below; 1 of 1 shut",
+        ),
+        ([0, 0.5], {}, "A minus b: none of 2 intervals shuts out 0"),
+    ],
+)
+def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
+    rows = {(OURS, str(i)): estimate(mean) for i, mean in enumerate(means)}
+    data = plot.differences(rows, printed)
+    assert plot.headline(data, "a minus b (points)").startswith(title)
+
+
+def test_a_sweep_shows_which_points_have_too_few_seeds():
+    columns = ["line", "x", "mean", "low", "high", "seeds"]
+    rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]
+    _, (axis,) = plot.panels([""])
+    plot.sweep(axis, pd.DataFrame(rows, columns=columns))
+    (bars,) = axis.containers
+    assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
 
 
 def test_a_figure_without_axes_tells_its_titles():

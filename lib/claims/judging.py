@@ -511,7 +511,8 @@ def forest(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFra
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
             line = {
-                "claim": f"{r.claim} {r.short}",
+                "source": f"ours, {SCALE}",
+                "at": f"{r.claim} {r.short}",
                 "mean": r.estimate.mean,
                 "printed": r.printed,
             }
@@ -524,5 +525,5 @@ def forest(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFra
                 "most": most,
             }
             rows.append(line | more)
-    columns = "claim mean low high printed seeds word least most".split()
+    columns = "source at mean low high printed least most seeds word".split()
     return pd.DataFrame(rows, columns=columns)

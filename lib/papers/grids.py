@@ -83,6 +83,7 @@ TRIES: dict[str, int] = S.TRIES
 UNSEEN: dict[str, dict[str, dict[str, int]]] = S.UNSEEN
 LEVEL: dict[str, dict[str, float]] = S.LEVEL
 CHECKPOINTS: dict[str, dict[str, str]] = S.CHECKPOINTS
+CALLED: dict[str, str] = S.CALLED
 MOST: dict[str, int] = S.MOST
 TOY: Json = S.TOY
 LEARNING: Json = S.LEARNING
@@ -139,6 +140,11 @@ def families(name: str) -> tuple[str, ...]:
         kind = shape_of(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(profile_of(name).name, ("bert",)))
+
+
+def called(name: str) -> str:
+    """Return what texts call the encoder of a profile, such as MiniLM."""
+    return CALLED.get(name, f"the encoder of {name}")
 
 
 def backbone(name: str, family: str = "bert") -> Spec:

@@ -56,6 +56,7 @@ from lib.report.tables import (
 )
 from lib.report.verdicts import ENVIRONMENT, answers, plain, tally
 from lib.stats import compare
+from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
     from lib.report.explore import Live
@@ -93,6 +94,8 @@ class Page:
     used: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
+    # These sentences say what differences the page draws, of its own profile.
+    sentences: list[str] = field(default_factory=list)
 
     @cached_property
     def scope(self) -> str:
@@ -281,6 +284,33 @@ class Page:
         if figure.traces:
             put(f"*{figure.title}: on the page `{self.id}.html` alone.*", figure.html)
 
+    def forest(
+        self,
+        estimates: Mapping[tuple[str, str], Estimate | None],
+        printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+        label: str = "difference (points)",
+        name: str = "",
+    ) -> None:
+        """Show paired differences with what is printed (`lib.report.plot.forest`).
+
+        What is not measured shows nothing, so no picture has printed numbers alone.
+        label: what is subtracted from what, and the unit in brackets."""
+        data = plot.differences(estimates, printed)
+        if len(data):
+            self.note_differences(estimates, label.removesuffix(" (points)"))
+            self.figure(plot.forest(data, label), data, name)
+
+    def note_differences(
+        self, estimates: Mapping[tuple[str, str], Estimate | None], what: str
+    ) -> None:
+        """Note differences of the page's own profile, which answer where no claim
+        does."""
+        self.sentences += [
+            f"{what}, {place}: {compare.interval(e)} points."
+            for (source, place), e in estimates.items()
+            if e and source.endswith(f", {self.scope}")
+        ]
+
     def _stem(self, name: str) -> str:
         return f"{self.id}.{name}" if name else self.id
 
@@ -318,19 +348,23 @@ class Page:
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [*source.judged(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
+        opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
             name: [*chain(*(lines.get(name, ()) for lines in deviations))]
             for name in [*judged, profile]
         }
-        counted = Counter(self.used.values()).items()
+        counted = Counter(how for how in self.used.values() if how in MADE.values())
         body = {
             "id": self.id,
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": list(answer) or answers(verdicts),
+            "answer": self.answer(
+                list(answer) or answers(verdicts, self.sentences, scale, opening)
+            ),
             "counts": tally(verdicts),
-            "counted": ", ".join(f"{n} {how}" for how, n in counted) or "none needed",
+            "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
+            or ("none" if self.used else "none needed"),
             "runs": self.used,
             "records": source.digest(self.id) if profile in source.SCALES else "",
             "verdicts": list(map(plain, verdicts)),
@@ -342,6 +376,19 @@ class Page:
         put(END.render(body, judged=judged, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
             site.publish(self.scope[:])
+
+    def answer(self, lines: list[str]) -> list[str]:
+        """Return the answer of the page; at toy its own difference stands first.
+
+        lines: what the page answers, at toy by what is recorded at mini."""
+        if self.used and not {*self.used.values()} & {*MADE.values()}:
+            why = f"none of its {len(self.used)} runs is there"
+            nothing = f"No comparison of this page is measured at {self.scope}: {why}."
+            lines = [nothing, *(line for line in lines if "is measured at" not in line)]
+        if self.scope != "toy" or self.reader_lines or not self.sentences:
+            return lines
+        opening = f"Toy shows how and proves nothing: {self.sentences[0]}"
+        return [opening, *(line for line in lines if line not in self.sentences)]
 
 
 def caveats(runs: Runs) -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 SHOWS = re.compile(
-    r"\bpage\.(table|figure|live)\(|\(page\b"
+    r"\bpage\.(table|figure|forest|live)\(|\(page\b"
 )  # Such code makes a table or a figure.
 FOLD = "The code of the drawing"
 # Readers who hear a table are told what its heads belong to.
@@ -220,15 +220,14 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     lacking. Text before code that shows nothing of itself stays."""
     visible, is_empty, is_promised = [], True, False
     for cell in reversed(cells):
-        tags = cell["metadata"].get("tags", [])
         is_text = cell["cell_type"] == "markdown"
-        if is_text or "verdicts" in tags:  # The section of what follows begins here.
-            if not (is_text and is_empty and is_promised) or "title" in tags:
+        if is_text or "verdicts" in tags(cell):  # A section begins here.
+            if not (is_text and is_empty and is_promised) or "title" in tags(cell):
                 visible.append(cell)
             is_empty, is_promised = True, False
         else:
             visible.append(cell)
-            is_empty &= "artefact" in tags and not cell["outputs"]
+            is_empty &= "artefact" in tags(cell) and not cell["outputs"]
             is_promised |= bool(SHOWS.search("".join(cell["source"])))
     return visible[::-1]
 
@@ -253,11 +252,61 @@ def listing(cell: Mapping[str, Any]) -> str:
     return code
 
 
+def leading(cells: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """Return the cells of a page with its first picture, and the words on it, below the
+    title.
+
+    Where a text has this picture alone it follows it, without its heading. A notebook
+    whose text is a course (00_...) keeps its order.
+
+    name: the file name of the notebook."""
+    pictures = [
+        (place, output)
+        for place, cell in enumerate(cells)
+        for output in cell.get("outputs", ())
+        if "".join(output.get("data", {}).get("text/markdown", "")).startswith("![")
+    ]
+    titles = [n for n, cell in enumerate(cells) if "title" in tags(cell)]
+    if name.startswith("00_") or not pictures or not titles:
+        return cells
+    (place, picture), title = pictures[0], titles[0]
+    texts = [n for n, cell in enumerate(cells) if cell["cell_type"] == "markdown"]
+    begin = max(n for n in texts if n < place)
+    end = min((n for n in texts if n > place), default=len(cells))
+    shown = [output for cell in cells[begin:end] for output in cell.get("outputs", ())]
+    heading, _, rest = "".join(cells[title]["source"]).partition("\n")
+    order = [
+        alter(cells[title], id="heading", source=heading),
+        alter(cells[place], id="picture", source="", outputs=[picture]),
+    ]
+    for n, cell in enumerate(cells):
+        if n == title:
+            order.append(alter(cell, metadata={}, source=rest.strip()))
+        elif n == begin and shown == [picture]:
+            words = "".join(cell["source"]).partition("\n")[2].strip()
+            order.insert(2, alter(cell, id="words", source=words))
+        elif n == place:
+            others = [output for output in cell["outputs"] if output is not picture]
+            order.append(alter(cell, outputs=others))
+        else:
+            order.append(cell)
+    return order
+
+
+def alter(cell: Any, **fields: Any) -> Any:
+    """Return a copy of a cell, of its class, with other fields."""
+    return type(cell)({**cell, **fields})
+
+
+def tags(cell: Mapping[str, Any]) -> list[str]:
+    return cell["metadata"].get("tags", [])
+
+
 def converted(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    book.cells = shown_cells(book.cells)
+    book.cells = leading(shown_cells(book.cells), path.name)
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source, path)
@@ -300,27 +349,25 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
 
     book: the notebook as JSON. body: what its last cell wrote.
     """
-    made = "Profile {profile}. Runs: {counted}. "
+    made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.path_of(body["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
-    made += f"Made of [`{place}`](../../{place}), records `{{records}}`."
-    parts = [
-        f"# {title}",
-        made.format_map(body),
-        "\n".join(f"- {line}" for line in body["answer"]),
-    ]
-    is_method, cells = notebook.is_method(path), shown_cells(book["cells"])
+    made = made.format_map(body | {"place": place})
+    first, *more = body["answer"] or [""]
+    parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
+    is_method = notebook.is_method(path)
+    cells = leading(shown_cells(book["cells"]), path.name)
     for cell in without_knobs(cells) if is_method else cells:
-        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
-        if is_method and "artefact" in tags:
+        source = "".join(cell["source"])
+        if is_method and "artefact" in tags(cell):
             parts.append(listing(cell))
-        if "title" in tags:
+        if "title" in tags(cell):
             source = source.partition("\n")[2].strip()
         if cell["cell_type"] == "markdown":  # A light page lies beside others.
             parts.append(equation.linked(source, "page.md", path))
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")
             parts.append("".join(text).strip())
-        if "verdicts" in tags and not is_method:
+        if "verdicts" in tags(cell) and not is_method:
             break
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join([*filter(None, parts), made]) + "\n"

@@ -196,7 +196,7 @@ def links(frame: pd.DataFrame) -> str:
 
 
 def answer(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
-    """Return how many comparisons of a paper have which word, and the first sentence of
-    each."""
+    """Return the first measured comparisons of a paper as sentences, and how many have
+    which word."""
     central = [by_id[id] for id in judging.central(paper)]
-    return [f"{verdicts.tally(central)}."] + verdicts.answers(central)[:2]
+    return [*verdicts.answers(central)[:2], f"{verdicts.tally(central)}."]

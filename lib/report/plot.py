@@ -50,7 +50,8 @@ LOOKS |= dict.fromkeys(
 )
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
-WIDEST = 11  # A row of panels is at most this wide, in inches.
+MINUS = "\u2212"
+WIDEST = 9.6  # A row of panels is at most this wide, in inches.
 
 
 def style() -> None:
@@ -87,6 +88,16 @@ def panels(
     return figure, list(axes.flat[: len(titles)])
 
 
+def student(values: pd.Series) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over seeds, as seaborn asks for it.
+
+    It is nan where there are fewer seeds than prove anything."""
+    if len(values) < SEEDS:
+        return np.nan, np.nan
+    e = replicates(values)
+    return e.low, e.high
+
+
 def means(
     axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any
 ) -> None:
@@ -95,179 +106,185 @@ def means(
 
     Where there are fewer seeds than prove anything, each seed is a point and no
     interval is drawn."""
-    groups: Any = frame.dropna(subset=y).groupby(x)[y]
-    if not len(groups):
+    frame = frame.dropna(subset=y)
+    if not len(frame):
         return
-    mean = groups.mean()
-    (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
-    colour = line.get_color()
-    for x_value, values in groups:
-        if len(values) < SEEDS:
-            axis.plot([x_value] * len(values), values, ".", color=colour, ms=4)
-        else:
-            e = replicates(values)
-            axis.errorbar(x_value, e.mean, e.high - e.mean, capsize=3, color=colour)
+    look = LOOKS.get(label, {}) | look
+    how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
+    how |= {"errorbar": student, "label": label, "legend": False}
+    sns.lineplot(frame, x=x, y=y, ax=axis, **how, **look)
+    few = frame[frame.groupby(x)[y].transform("size") < SEEDS]
+    colour = axis.get_lines()[-1].get_color()
+    axis.plot(few[x], few[y], ".", color=look.get("color", colour), ms=4)
 
 
-def message(axis: Axes, width: int = 46) -> None:
-    """Add the values at both ends of each labelled curve to the title of a panel.
+def sweep(axis: Axes, data: pd.DataFrame, printed: pd.DataFrame | None = None) -> None:
+    """Draw differences to one setting over a swept number, with 95 % intervals.
 
-    width: the most letters in a line of the title.
-    """
-    ranges = []
-    for curve in axis.get_lines():
-        (x, y), name = map(np.asarray, curve.get_data()), str(curve.get_label())
-        if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
-            ends = dict.fromkeys(
-                f"{y[index]:.3g}" for index in (x.argmin(), x.argmax())
-            )
-            ranges.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
-    lines = fill("; ".join(ranges), width, break_on_hyphens=False)
-    axis.set_title(f"{axis.get_title()}\n{lines}".strip())
+    A point of fewer seeds than prove anything is hollow. data: a row for each point, with
+    line, x, mean, low, high and seeds. printed: rows with line, x and mean, which are
+    diamonds."""
+    colours = dict(zip(data["line"].unique(), (BLUE, VERMILION, GREEN), strict=False))
+    for name, rows in data.groupby("line", sort=False):
+        rows, look = rows.sort_values("x"), {"color": colours[name], "marker": "o"}
+        is_few = rows["seeds"] < SEEDS
+        axis.plot(rows["x"], rows["mean"], mfc="white", label=f"{name}, ours", **look)
+        sure = rows[~is_few]
+        ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
+        axis.errorbar(sure["x"], sure["mean"], ends, ls="none", capsize=3, **look)
+        if printed is not None:
+            theirs = printed[printed["line"] == name]
+            how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
+            how |= {"color": colours[name], "label": f"{name}, printed"}
+            axis.plot(theirs["x"], theirs["mean"], **how)
+    axis.axhline(0, color=INK, lw=0.8)
 
 
-def dots(
+# A comparison is a row of a forest. `at` names it, `source` says where ours comes from.
+FOREST = "source at mean low high printed least most seeds word".split()
+FAR = 20  # Differences beyond so many points have an axis of their own.
+
+
+def differences(
     estimates: Mapping[tuple[str, str], Estimate | None],
     printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
-    label: str = "difference (points)",
-) -> tuple[Figure, pd.DataFrame]:
-    """Draw paired differences with their 95 % intervals. Return (figure, the data that
-    it draws).
+) -> pd.DataFrame:
+    """Return paired differences as the rows of a forest; what is not measured has none.
 
-    A difference of fewer seeds than prove anything is grey and has no interval.
+    estimates: {(source, what is compared): Estimate or None}.
 
-    estimates: {(source, what is compared): Estimate or None}. Each thing compared has a
-    row.
-
-    printed: {what is compared: points}. They are diamonds in the rows that are
-    measured, or in all rows where nothing is measured.
+    printed: {what is compared: points}.
     """
-    measured = {key: e for key, e in estimates.items() if e}
-    printed = dict(printed)
-    order = list(dict.fromkeys(comparison for _, comparison in measured) or printed)
-    lines = [
-        {"source": "published", "at": comparison, "gain": gain}
-        for comparison, gain in printed.items()
-        if comparison in order
-    ]
-    for (source, comparison), e in measured.items():
-        ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
-        lines.append({"source": source, "at": comparison, "gain": e.mean} | ends)
-    data = pd.DataFrame(lines, columns=["source", "at", "gain", "low", "high", "seeds"])
-    figure, axis = plt.subplots(
-        figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained"
-    )
-    for (_, comparison), e in measured.items():
-        if e.region:
-            shade(axis, order.index(comparison), *e.region)
-    sources = list(dict.fromkeys(source for source, _ in measured))
-    looks = dict(zip(sources, (NEW, THIRD, OLD, REST), strict=False))
-    rows: Any = data.dropna(subset="gain").itertuples()
-    for row in rows:
-        look = looks.get(row.source, PRINT) | {"linestyle": "none", "label": row.source}
-        ends, y = None, order.index(row.at)
-        if row.seeds < SEEDS:
-            look |= {"color": GREY, "label": f"{row.source}, fewer than {SEEDS} seeds"}
-        elif pd.notna(row.low):
-            ends = [[row.gain - row.low], [row.high - row.gain]]
-        if row.source in sources:  # Sources stand beside each other in a row.
-            y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
-        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look)
-    names = [fill(comparison, 46) for comparison in order]
-    difference_axis(axis, names, data[["gain", "low", "high"]], label)
-    axis.set_title(summary(data))
-    legend(figure)
-    return figure, data
+    printed, lines = dict(printed), []
+    for (source, comparison), e in estimates.items():
+        if e is None:
+            continue
+        least, most = e.region or (np.nan, np.nan)
+        ends = (e.low, e.high) if e.n_seeds >= SEEDS else (np.nan, np.nan)
+        aside = printed.get(comparison, np.nan), least, most, e.n_seeds, ""
+        lines.append((source, comparison, e.mean, *ends, *aside))
+    return pd.DataFrame(lines, columns=FOREST)
 
 
-def summary(data: pd.DataFrame) -> str:
-    """Return the title of a picture of differences: where the printed values and 0 lie.
-
-    data: as `dots` returns it.
-    """
-    printed = data[data["source"] == "published"].set_index("at")["gain"]
-    ours = data[data["source"] != "published"]
-    if not len(ours):
-        return "printed, not measured yet"
-    sure = ours[ours["seeds"] >= SEEDS]
-    if not len(sure):
-        return f"fewer than {SEEDS} seeds: no interval"
-    if out := outside(sure.assign(printed=sure["at"].map(printed))):
-        return f"the printed value lies outside our interval in {out}"
-    above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-    if not above + below:
-        return f"no interval of {len(sure)} shuts out 0"
-    return f"our interval lies above 0 in {above}, below 0 in {below} of {len(sure)}"
-
-
-def outside(data: pd.DataFrame) -> str:
-    """Return how many intervals shut out their printed value, as "1 of 3"; "" where no
-    interval has one."""
-    both = data.dropna(subset=["low", "printed"])
-    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    return f"{out} of {len(both)}" if len(both) else ""
-
-
-def forest(data: pd.DataFrame) -> Figure:
+def forest(data: pd.DataFrame, label: str = "") -> Figure:
     """Draw comparisons, a row each, with the region that a paper claims. Return the
     figure.
 
-    The region is shaded, the printed value is a diamond, and the word stands at the
-    right. A comparison without an interval is grey.
+    A bar is a 95 % interval, a diamond is printed, a shade is the claimed region. A grey
+    dot has fewer seeds than prove anything. Where differences are of two sizes, the large
+    ones have an axis of their own.
 
-    data: a frame as `lib.claims.judging.forest` returns it.
+    data: it has the columns FOREST. label: what is subtracted from what, and the unit in
+    brackets.
     """
-    values = ["mean", "low", "high", "printed"]
-    data = data.astype(dict.fromkeys([*values, "least", "most"], float))
-    data = data.fillna({"least": -np.inf, "most": np.inf})
-    high = 1.2 + 0.3 * max(len(data), 2)
-    figure, axis = plt.subplots(figsize=(9, high), layout="constrained")
-    rows: Any = data.itertuples()
-    for y, row in enumerate(rows):
-        shade(axis, y, row.least, row.most)
-        colour = GREY if pd.isna(row.low) else BLUE
-        axis.hlines(y, row.low, row.high, color=colour, lw=1.8)
-        axis.plot(row.mean, y, "o", color=colour, markersize=5)
-        axis.plot(row.printed, y, "D", color=INK, markerfacecolor="none", markersize=6)
-        where = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8.5}
-        axis.annotate(row.word, (1.01, y), **where)
-    difference_axis(axis, list(data["claim"]), data[values], "difference (points)")
-    if out := outside(data):
-        axis.set_title(f"In {out} the printed value lies outside our 95 % interval")
+    data = data.astype(dict.fromkeys(FOREST[2:8], float))
+    title = fill(headline(data, label), 84)
+    names, place = shorten(data["at"])
+    label = (label or "difference (points)").replace(" (points)", f"{place} (points)")
+    is_far = data[["mean", "low", "high", "printed"]].abs().max(axis=1) > FAR
+    is_far |= data["at"].isin(data.loc[is_far, "at"])
+    parts = [part for _, part in data.groupby(is_far)]
+    counts = [part["at"].nunique() for part in parts]
+    has_words = data["word"].any()
+    row = 0.34 if sum(counts) < 20 else 0.2
+    size = 9 if has_words else 7.6, 1.1 + 0.6 * len(parts) + row * sum(counts)
+    figure, axes = plt.subplots(
+        len(parts),
+        squeeze=False,
+        figsize=size,
+        layout="constrained",
+        height_ratios=[count + 0.8 for count in counts],
+    )
+    for axis, part in zip(axes.flat, parts, strict=True):
+        compare_rows(axis, part)
+        order = part["at"].unique()
+        words = [fill(names[one], 46 if sum(counts) < 20 else 70) for one in order]
+        name_rows(axis, words, label, 8.5 if sum(counts) >= 20 else 10)
+    figure.suptitle(title, fontsize=11.5)
+    legend(figure)
     return figure
 
 
-def shade(axis: Axes, y: float, low: float, high: float) -> None:
-    """Shade the region that a paper claims for the comparison in row y."""
-    low, high = np.clip([low, high], -1e9, 1e9)
-    axis.fill_betweenx([y - 0.45, y + 0.45], low, high, color=GREEN, alpha=0.1, lw=0)
-
-
-def difference_axis(
-    axis: Axes, names: Sequence[str], values: pd.DataFrame, label: str
-) -> None:
-    """Lay out an axis of differences with a row for each comparison; 0 has a line.
-
-    It is logarithmic outside -1 to 1, where the values reach beyond 20.
-    """
+def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
+    """Draw the rows of a forest on an axis of differences; 0 has a line."""
+    order, sources = list(data["at"].unique()), list(data["source"].unique())
+    colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
-    name_rows(axis, names, label)
-    ends: Any = values.stack()
-    if not len(ends):
-        return
-    wide = 0.4 if ends.abs().max() > 20 else 0.05
-    margin = wide * max(ends.max() - ends.min(), 1)
-    limits = min(ends.min(), 0) - margin, max(ends.max(), 0) + margin
-    if max(map(abs, limits)) > 20:
-        axis.set_xscale("symlog", linthresh=1)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_xlabel(f"{label}, logarithmic beyond ±1")
-    axis.set_xlim(*limits)
+    rows: Any = data.itertuples()
+    for row in rows:
+        y = order.index(row.at)
+        if np.isfinite([row.least, row.most]).any():
+            low = max(-1e9, row.least) if pd.notna(row.least) else -1e9
+            high = min(1e9, row.most) if pd.notna(row.most) else 1e9
+            shade = {"color": GREEN, "alpha": 0.1, "lw": 0, "label": "claimed region"}
+            axis.fill_betweenx([y - 0.45, y + 0.45], low, high, **shade)
+        mark = {"marker": "D", "mfc": "none", "ls": "none", "ms": 6, "color": INK}
+        if pd.notna(row.printed):
+            axis.plot(row.printed, y, label="printed", **mark)
+        few = pd.isna(row.low)
+        name = f"{row.source}, fewer than {SEEDS} seeds" if few else row.source
+        look = {"color": GREY if few else colours[row.source], "label": name}
+        y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
+        ends = [[row.mean - row.low], [row.high - row.mean]]
+        axis.errorbar(row.mean, y, xerr=ends, fmt="o", ms=5, lw=1.8, **look)
+        if row.word:
+            place: Any = ("axes fraction", "data")
+            how = {"xycoords": place, "va": "center", "fontsize": 8.5}
+            axis.annotate(row.word, (1.01, y), **how)
+    ends = data[["mean", "low", "high", "printed"]].to_numpy()
+    low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
+    margin = 0.06 * max(high - low, 0.5)
+    axis.set_xlim(low - margin, high + margin)
 
 
-def name_rows(axis: Axes, names: Sequence[str], label: str) -> None:
+def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
+    """Return ({name of a row: what tells it from others}, the place of all rows as
+    text).
+
+    The place is what all names end on, such as ", SST-2"; it is said once, on the
+    axis."""
+    ends = {name.rpartition(", ")[2] for name in names}
+    if len(ends) > 1 or not all(", " in name for name in names):
+        return {name: name for name in names}, ""
+    return {name: name.rpartition(", ")[0] for name in names}, f" on {ends.pop()}"
+
+
+def headline(data: pd.DataFrame, label: str) -> str:
+    """Return what a forest shows, in a sentence: its title.
+
+    It says where intervals lie to 0, or to the claimed region where the rows have words,
+    and how many shut out the printed value."""
+    what, sure = label.removesuffix(" (points)"), data.dropna(subset="low")
+    what = what[:1].upper() + what[1:]
+    if not len(sure):
+        return f"{what}: fewer than {SEEDS} seeds, so no interval"
+    if len(sure) == 1 and not data["word"].any():
+        (row,) = sure.itertuples()
+        more = f", printed {row.printed:+.1f}" if pd.notna(row.printed) else ""
+        text = f": {row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}] points{more}"
+        return f"{what}, {row.at}{text.replace('-', MINUS)}"
+    above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+    every = f"of {len(sure)} intervals"
+    if data["word"].any():
+        least, most = sure["least"].fillna(-np.inf), sure["most"].fillna(np.inf)
+        inside = ((sure["low"] >= least) & (sure["high"] <= most)).sum()
+        text = f"{inside or 'None'} {every} lie in the region that the paper claims"
+    elif len(sure) in (above, below):
+        text = f"{what}: all {len(sure)} intervals {'above' if above else 'below'} 0"
+    elif not above + below:
+        text = f"{what}: none {every} shuts out 0"
+    else:
+        text = f"{what}: {above or 'none'} {every} above 0, {below or 'none'} below"
+    both = sure.dropna(subset="printed")
+    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    more = f"; {out or 'none'} of {len(both)} shut out the printed value"
+    return text + more * bool(len(both))
+
+
+def name_rows(axis: Axes, names: Sequence[str], label: str, size: float = 10) -> None:
     """Name the rows of an axis, the first one at the top, and what its x axis shows."""
-    axis.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
+    axis.set_xlabel(label)
+    axis.set_yticks(range(len(names)), names, fontsize=size)
     axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 

@@ -3,7 +3,7 @@ torch."""
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import jinja2
@@ -20,6 +20,7 @@ from lib.claims.words import (
 )
 from lib.core.types import Json
 from lib.papers.grids import PROFILES
+from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
 MOST = 4  # A page's answer has so many comparisons; its table has all.
@@ -45,10 +46,6 @@ ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": R
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 # pyrefly: ignore[bad-assignment]  # As above.
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
-
-
-# The claims of such a page are on what it shows, or need what no run here has.
-NO_ANSWER = "No claim of this page is a comparison or a number that can be judged here"
 
 
 def tally(verdicts: Collection[Verdict]) -> str:
@@ -90,20 +87,52 @@ def sentence(result: Result) -> str:
     unit = "" if result.counts else f" {result.unit}"
     printed = "" if result.printed is None else f", printed {reference(result)}"
     lost = f" ({result.collapsed})" if result.collapsed else ""
-    return f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}."
+    few = f" (a word takes {SEEDS} seeds)" if result.unmeasured else ""
+    return (
+        f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}{few}."
+    )
 
 
-def answers(verdicts: Collection[Verdict]) -> list[str]:
-    """Return the answer of a page as sentences: its central comparisons, each with its
-    numbers.
+def answers(
+    verdicts: Collection[Verdict],
+    drawn: Sequence[str] = (),
+    scale: str = "",
+    opening: str = "",
+) -> list[str]:
+    """Return the answer of a page as sentences, each with its numbers.
 
-    Measured ones come first. Without any it is how many printed numbers are equal, or
-    that the page has neither."""
-    leading = [v for v in verdicts if leads(v)]
-    cells = [r for v in leading for r in v.results if not r.beside]
-    shown = sorted(cells, key=lambda r: bool(r.unmeasured))[:MOST]
-    counts = tally(verdicts) or NO_ANSWER
-    return list(map(sentence, shown)) or [f"{counts}."] * bool(verdicts)
+    It is what was measured: central comparisons with an interval, else the differences
+    that the page draws, else central ones of few seeds, else further findings. A page
+    without any says why, and how many printed numbers are equal.
+
+    drawn: sentences on the differences that the page draws. scale: the profile that is
+    judged. opening: what stands before a comparison, where the page is of another
+    profile."""
+    leading = [r for v in verdicts if leads(v) for r in v.results if not r.beside]
+    cells = [r for v in verdicts for r in v.results if not r.beside]
+    sure = [r for r in leading if not r.unmeasured]
+    few = [r for r in leading if r.unmeasured and r.estimate and not r.reason]
+    further = [r for r in cells if not (leading or r.unmeasured)]
+    sure, few, further = (
+        [f"{opening}{sentence(r)}" for r in part] for part in (sure, few, further)
+    )
+    intervals = [line for line in drawn if "[" in line]
+    for part in (sure, intervals, few, further, list(drawn)):
+        if part:
+            return part[:MOST]
+    lines = []
+    if cells:
+        reasons = dict.fromkeys(r.unmeasured or "–" for r in leading or cells)
+        why = "; ".join([*reasons][:2])
+        lines = [f"No comparison of this page is measured at {scale}: {why}."]
+    sums = [v.word for v in verdicts if v.word]
+    if sums:
+        equal = sums.count("equal")
+        lines.append(
+            f"{equal} of {len(sums)} printed numbers of this page are equal to what is "
+            "computed here."
+        )
+    return lines
 
 
 def leads(verdict: Verdict) -> bool:

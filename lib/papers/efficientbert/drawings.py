@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 
 from lib.papers.efficientbert.recipes import NETS
@@ -50,9 +49,10 @@ def surface(
 ) -> None:
     """Draw a surface of Figure 5 on a 3-d axis.
 
-    z: heights as `search.surface.symlog` gives them; the ticks
-    show plain numbers. view: elevation and angle in degrees."""
+    z: heights. All surfaces have one linear scale: the share of their own range.
+    view: elevation and angle in degrees."""
     x, y = np.meshgrid(grid, grid)
+    z = (z - z.min()) / (np.ptp(z) or 1)
     indices = np.arange(z.size).reshape(z.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
     halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
@@ -64,13 +64,17 @@ def surface(
     heights = z.ravel()[triangles]  # Means of three corners would stripe a cliff.
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)
-    axis.set_title(title, fontsize=10, y=0.99)
-    ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
-    axis.set(xlabel="X", ylabel="Y", xticks=ticks, yticks=ticks, zlim=ends)
-    axis.zaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.zaxis.set_major_formatter(
-        lambda t, _: f"${'-' * bool(t < 0)}10^{{{abs(t):g}}}$" if t else "0"
+    axis.set_title(title, fontsize=9, y=0.99)
+    ticks, label = [-15, -5, 5], "z, share of its range (linear)"
+    axis.set(
+        xlabel="x",
+        ylabel="y",
+        xticks=ticks,
+        yticks=ticks,
+        zlim=(0, 1),
+        zticks=[0, 0.5, 1],
     )
+    axis.set_zlabel(label, fontsize=8)
     axis.tick_params(labelsize=8, pad=0)
 
 

@@ -445,6 +445,20 @@ def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
     )
 
 
+def called(place: str, scale: str) -> str:
+    """Return the name of a model, or of a row of it, with the teacher under the name that
+    its encoder has at a profile."""
+    return place.replace(TEACHER_ROW, f"{grids.called(scale)} (teacher)")
+
+
+def called_all(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+    """Return {(source, what is compared): Estimate} with the teacher's own name."""
+    return {
+        (source, called(place, source.rpartition(", ")[2])): e
+        for (source, place), e in estimates.items()
+    }
+
+
 def table(
     printed: dict[Any, dict[tuple[str, str], Any]],
     runs: Any,

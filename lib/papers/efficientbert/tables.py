@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
+MANY = 8  # Fewer distances of a network are told by their mean in the table.
+
+
 def rows(
     profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
 ) -> list[Row]:
@@ -82,6 +85,7 @@ def compared(
     distance on the axis. titles: {metric of a run, over many sentences: title of its
     column in the table}."""
     import pandas as pd  # Grids are read without it.
+    import seaborn as sns
 
     from lib.report import plot
 
@@ -99,18 +103,16 @@ def compared(
         table, "From the teacher, means over many sentences", "similarity", "model"
     )
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
-    figure, axes = plot.panels(maps, 6, 2.9)
+    if data.groupby(["source", "model"]).size().max() < MANY:
+        return data
+    figure, axes = plot.panels(maps, 7, 2.9)
     parts: Any = data.groupby("source", sort=False)
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
-        axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
-        axis.plot(
-            means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2
-        )
-        summary = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
-        axis.set_title(
-            f"{summary}\nnearest (seeds: {len(maps[source])}): {means.idxmin()}"
-        )
-        axis.set(xlabel=label, xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
+        sns.stripplot(part, x="distance", y="model", ax=axis, alpha=0.55, jitter=False)
+        axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
+        seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
+        axis.set_title(f"Nearest to the teacher: {means.idxmin()} ({source}, {seeds})")
+        axis.set(xlabel=label, xlim=(0, None), ylabel="", ylim=(len(means) - 0.5, -0.5))
     page.figure(figure, data, "similarity")
     return data

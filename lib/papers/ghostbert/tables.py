@@ -58,26 +58,33 @@ def mending(page: Page, runs: Runs) -> None:
         )
 
 
-def times(page: Page, widths: Iterable[int]) -> None:
-    """Show how long a sentence takes with ghosts and without, where the frontier has a
-    record."""
-    scale, table = page.scope[:], {}
+def clocked(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Return {m: (ms without ghosts, ms with them)} where the frontier has a record."""
+    times = {}
     for line in run_lines():
         ours = (line["page"], line["profile"]) == (FRONTIER, scale)
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
             continue
         for m in widths:
-            names = (f"{name} {m}/12.cpu_ms" for name in ("GhostBERT", "Width"))
-            ghost, plain = (run.metrics.get(name) for name in names)
+            names = (f"{name} {m}/12.cpu_ms" for name in ("Width", "GhostBERT"))
+            plain, ghost = (run.metrics.get(name) for name in names)
             if ghost and plain:
-                more = f"{100 * (ghost / plain - 1):+.0f} %"
-                cells = {
-                    "Prune": f"{plain:.1f}",
-                    "Ghost": f"{ghost:.1f}",
-                    "difference": more,
-                }
-                table[f"{m}/12"] = {("ms", key): value for key, value in cells.items()}
+                times[m] = plain, ghost
+    return times
+
+
+def times(page: Page, widths: Iterable[int]) -> None:
+    """Show how long a sentence takes with ghosts and without (`clocked`)."""
+    scale = page.scope[:]
+    table = {
+        f"{m}/12": {
+            ("ms", "Prune"): f"{plain:.1f}",
+            ("ms", "Ghost"): f"{ghost:.1f}",
+            ("ms", "difference"): f"{100 * (ghost / plain - 1):+.0f} %",
+        }
+        for m, (plain, ghost) in clocked(scale, widths).items()
+    }
     if table:
         page.table(
             table,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib.core.rows import Row
-from lib.papers import published
+from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
 from lib.stats.compare import Column
@@ -112,19 +112,13 @@ def gains(
     page: Page,
     runs: Runs,
     base: str,
-    printed: Mapping[str, float] | tuple[()] = (),
+    label: str,
     columns: Sequence[Column] = nas.COLUMNS,
-    than: str = "the model of the row",
 ) -> None:
-    """Draw how much the model `base` scores above each other model, and what is printed
-    of it.
+    """Draw how much the model `base` scores above each other model.
 
-    than: the words on the axis for the other model.
-    """
-    from lib.report import plot  # Grids are read without it.
-
-    label = f"{base} minus {than} (points)"
-    page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
+    label: what is subtracted from what, in words, and the unit."""
+    page.forest(runs.above(base, columns), label=label, name="gains")
 
 
 def show_tested(
@@ -132,6 +126,8 @@ def show_tested(
 ) -> None:
     """Show one of Tables 6 to 9, its corrections, and a figure of what the network
     loses.
+
+    A model that has the very runs of another page has the figure there alone.
 
     models: the names of a whole model and of its network of 30 %.
     """
@@ -142,28 +138,32 @@ def show_tested(
     more = ", share of the FLOPs before and after the trim"
     show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas_pruning", table.split("_")[0]))
-    page.note(twins(models[0]))
+    same = twins(str(page.scope), models[0])
+    encoder = grids.called(str(page.scope))
+    place = f"{encoder} in the place of {models[0]}" if same else models[0]
+    others = " and ".join(m for m in same if m != models[0])
+    text = f"{encoder} takes the place of {others} too, so its runs count once."
+    page.note([f"{text[:1].upper()}{text[1:]}"] * bool(same))
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
-    gains(page, runs, models[0], lost, than="the network")
+    estimates, label = runs.above(models[0], nas.COLUMNS), f"{place} minus its network"
+    if models[0] in same[:1] or not same:
+        page.forest(estimates, lost, f"{label} (points)", "gains")
+    else:
+        page.note_differences(estimates, label)
 
 
-def twins(model: str) -> list[str]:
-    """Return a sentence where at mini other models of Tables 6 to 8 have the very runs
-    of one."""
+def twins(profile: str, model: str) -> list[str]:
+    """Return the models of Tables 6 to 8 that have the very runs of one at a profile, in
+    order; none where it has runs of its own."""
     if model not in TESTED:  # BERT-Mini has no stand-in at mini.
         return []
-    task, *_ = nas.tasks("mini", (), by_profile=nas.TEST)
-    spec = nas.model_spec("mini", task, model)
-    others = [
-        m for m in TESTED if m != model and nas.model_spec("mini", task, m) == spec
-    ]
-    text = f"At mini {' and '.join(others)} have the very runs that {model} has here"
-    return [
-        f"{text}: one encoder takes the place of all, and the runs count once."
-    ] * bool(others)
+    task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
+    spec = nas.model_spec(profile, task, model)
+    same = [m for m in TESTED if nas.model_spec(profile, task, m) == spec]
+    return same if len(same) > 1 else []
 
 
 def turned(
