@@ -348,9 +348,10 @@ def drawn(frame):
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
     names = {"runs": SimpleNamespace(where=lambda kind: part)}
+    names["page"] = SimpleNamespace(note=list)
     for mark in ("def grid", "def chained", "def costs", "ARMS = "):
         exec(next(cell for cell in cells if mark in cell), names)
-    return names["costs"](frame, "toy", "here"), names["data"]
+    return names["costs"](frame, "toy", "here"), names["candidates"]
 
 
 def test_pages_read_chains_from_their_runs(store, last):

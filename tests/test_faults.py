@@ -34,7 +34,7 @@ from lib.core import disk, execute, paths, store
 from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.store import Store
-from lib.data import models, own
+from lib.data import lines, models, own
 from lib.report import builder, site, tables
 from lib.train import loop
 
@@ -688,7 +688,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     site.publish("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     name = one.name if what != "deleted" else notebook.path_of(one.stem).name
-    assert index.count('<a class="card') == 2 and name in index
+    assert index.count("<li data-words=") == 2 and name in index
     assert "not a notebook" in index or "no heading in a cell" in index
     assert __main__.main(["plan"]) == (what != "deleted")
     told = capsys.readouterr()
@@ -767,7 +767,8 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     path.write_text(json.dumps(BODY))
     site.publish("toy")
     assert capsys.readouterr().err == ""
-    assert "<p>Runs: none</p>" in (paths.FIGURES / "toy" / "index.html").read_text()
+    index = (paths.FIGURES / "toy" / "index.html").read_text()
+    assert re.search(r'<a href="[^"]*bermo_t06_hyperparameters[^"]*"', index)
 
 
 def test_a_damaged_table_of_settings_is_named(tmp_path):
@@ -820,7 +821,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
 )
 def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     """It is refused before anything is asked of the hub, or looked for in a folder."""
-    monkeypatch.setattr(own, "hub", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(lines, "hub", lambda _: pytest.fail("asked"))
     with pytest.raises(
         ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
     ):

@@ -397,7 +397,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"widths": [0]}, "width 0/12 of 12 heads is no whole number"),
+        ({"widths": [0]}, "0 must be from 1 to 12"),
         (
             {"families": ["bart"]},
             "unknown kind of encoder .* 'bart'; did you mean 'bert'",

@@ -76,7 +76,7 @@ def questions(path: Path) -> list[Question]:
             text, passage = row["question"].strip(), row["context"]
             answers = _answers(row["answers"])
             is_placed = all(
-                passage.find(said, start) == start for said, start in answers
+                said and passage.find(said, start) == start for said, start in answers
             )
             rows.append(Question(row["id"], text, passage, answers, is_placed))
         return rows
@@ -103,9 +103,10 @@ def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers in a cell, each a text and its first character.
 
     A cell of the hub is a dict with a list of texts and a list of places. A place may
-    be digits in quotes, and an empty text is no answer."""
+    be digits in quotes, and an empty text at -1 is no answer."""
     if isinstance(cell, dict):
         pairs = zip(cell["text"], cell["answer_start"], strict=True)
     else:
         pairs = ((answer["text"], answer["answer_start"]) for answer in cell)
-    return [(text, int(start)) for text, start in pairs if text]
+    placed = ((text, int(start)) for text, start in pairs)
+    return [pair for pair in placed if pair != ("", -1)]

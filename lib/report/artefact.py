@@ -282,7 +282,7 @@ class Page:
     def live(self, figure: "Live") -> None:
         """Show a figure of the live page; a light page has a sentence in its place."""
         if figure.traces:
-            put(f"*{figure.title}: on the page `{self.id}.html` alone.*", figure.html)
+            put(f"*{figure.title}: on the live page alone.*", figure.html)
 
     def forest(
         self,
