@@ -1,0 +1,62 @@
+"""This module draws panels of Figure 1, with what the paper prints beside ours. It is
+free of torch."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from lib.report import plot
+
+CALLED = {
+    "Prune": "width pruning",
+    "Ghost": "with ghosts",
+    "Distilled": "whole, distilled",
+}
+
+
+def lowest(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> float:
+    """Return where a panel ends, in points. A seed below it is told in words.
+
+    part: one line for each seed, with model, m, share and `lost`, the points below the
+    whole model. printed: {model: m, share and lost of what the paper prints}."""
+    ends = [part.groupby(["model", "m"])["lost"].median().min() * 1.6]
+    return min([*ends, *(rows["lost"].min() for rows in printed.values())]) - 0.5
+
+
+def draw_losses(
+    axis: Axes, part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]
+) -> None:
+    """Draw what each model of a task loses over its share of the FLOPs.
+
+    Dots are seeds, and open diamonds are printed. Arguments are those of `lowest`."""
+    floor = lowest(part, printed)
+    for model, name in CALLED.items():
+        rows, look = part[part["model"] == model], plot.LOOKS[model]
+        inside = rows[rows["lost"] > floor]
+        plot.means(axis, inside, "share", "lost", name, **look)
+        axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.5)
+        if model in printed:
+            diamonds = {"marker": "D", "mfc": "none", "ls": ":", "alpha": 0.8}
+            label, color = f"{name}, printed", look["color"]
+            theirs = printed[model]
+            places = theirs["share"], theirs["lost"]
+            axis.plot(*places, color=color, label=label, **diamonds)
+    for row in part[part["lost"] <= floor].to_dict("records"):
+        place = list(CALLED).index(row["model"])
+        color = plot.LOOKS[row["model"]]["color"]
+        text = f"seed {row['seed']}: {row['lost']:.0f} ▼"
+        spot = row["share"] + 3, floor + 0.07 * place * abs(floor)
+        axis.text(*spot, text, fontsize=8, color=color, va="bottom")
+    axis.set_ylim(floor, max(2.5, part["lost"].max() + 0.3))
+
+
+def tell_losses(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> str:
+    """Return in words what the cut models lose at the least width, ours and printed."""
+    least, texts = part["m"].min(), []
+    for model, theirs in printed.items():
+        ours = part[(part["model"] == model) & (part["m"] == least)]
+        beside = theirs.loc[theirs["m"] == least, "lost"]
+        also = "".join(f", printed {value:+.1f}" for value in beside)
+        texts.append(f"{CALLED[model]} {ours['lost'].median():+.1f}{also}")
+    return f"at {least}/12 {'; '.join(texts)}"
