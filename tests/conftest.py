@@ -245,6 +245,13 @@ def position_bias(model, x):
     return x.new_zeros(1, model.config.num_attention_heads, 1, 1)
 
 
+@torch.no_grad()
+def silence(linear, stay):
+    """Set the columns of a linear map to zero, but for some."""
+    gone = [i for i in range(linear.in_features) if i not in stay]
+    linear.weight[:, gone] = 0
+
+
 @pytest.fixture(scope="session")
 def shape():
     """f(family, heads=12): the same model as the cost formulas see it."""

@@ -4,7 +4,7 @@ cost, and its own head."""
 import pytest
 import torch
 import transformers
-from conftest import classes, configuration
+from conftest import classes, configuration, silence
 from safetensors import safe_open
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -33,19 +33,14 @@ def close(a, b, atol=1e-12):
     torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
-@torch.no_grad()
 def silenced(theirs, heads, neurons):
     """transformers' model with the output columns of the other heads and neurons at
     zero."""
     parts = zip(theirs.distilbert.transformer.layer, heads, neurons, strict=True)
     for layer, some, few in parts:
         columns = [head * D + i for head in some for i in range(D)]
-        for linear, stay in (
-            (layer.attention.out_lin, columns),
-            (layer.ffn.lin2, few),
-        ):
-            gone = [i for i in range(linear.in_features) if i not in stay]
-            linear.weight[:, gone] = 0
+        silence(layer.attention.out_lin, columns)
+        silence(layer.ffn.lin2, few)
     return theirs
 
 

@@ -7,7 +7,15 @@ import json
 import pytest
 import torch
 import transformers
-from conftest import REAL, classes, configuration, position_bias, put, word_level
+from conftest import (
+    REAL,
+    classes,
+    configuration,
+    position_bias,
+    put,
+    silence,
+    word_level,
+)
 from safetensors import safe_open
 from test_masks import attached
 from torch.utils.flop_counter import FlopCounterMode
@@ -54,19 +62,14 @@ def columns(heads):
     return [head * D + i for head in heads for i in range(D)]
 
 
-@torch.no_grad()
 def silenced(theirs, heads, neurons):
     """transformers' model with the output columns of the other heads and neurons at
     zero."""
     for layer, some, few in zip(
         theirs.mpnet.encoder.layer, heads, neurons, strict=True
     ):
-        for linear, kept in (
-            (layer.attention.attn.o, columns(some)),
-            (layer.output.dense, few),
-        ):
-            gone = [i for i in range(linear.in_features) if i not in kept]
-            linear.weight[:, gone] = 0
+        silence(layer.attention.attn.o, columns(some))
+        silence(layer.output.dense, few)
     return theirs
 
 
