@@ -122,7 +122,9 @@ def bar(row: Mapping[str, str]) -> Json:
     return {
         "label": label + task,
         "ours": row["counts"] or row["shown"],
-        "aim": goal.replace("-", "−") + " points" * bool(row["counts"]),
+        "aim": f"{goal.lstrip('+')} % more"
+        if row["counts"]
+        else goal.replace("-", "−"),
         "is_printed": bool(row["printed"]),
         "word": row["word"],
         "low": ends[0],

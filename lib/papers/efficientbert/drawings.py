@@ -78,14 +78,15 @@ def surface(
     axis.tick_params(labelsize=8, pad=0)
 
 
-def networks(seed: int = 0) -> dict[str, Net]:
-    """Return the networks of Figure 5, and three random ones of stage 1 with 15 to 16
-    million parameters in the place of the paper's."""
+def networks(seed: int = 0, candidates: int = 3) -> dict[str, Net]:
+    """Return the networks of Figure 5, and random ones of stage 1 with 15 to 16 million
+    parameters in the place of the paper's three."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
     panels = {title: NETS[name] for title, name in titles.items()}
-    return panels | {f"Random candidate {i}": space.draw(rng) for i in (1, 2, 3)}
+    names = [f"Random candidate {i + 1}" for i in range(candidates)]
+    return panels | {name: space.draw(rng) for name in names}
 
 
 def surfaces(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
