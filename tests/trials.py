@@ -295,15 +295,20 @@ def cost(store: Store, spec: Spec) -> float:
 
 
 def add_line(file: str, names: list, line: dict, form: str) -> None:
-    """Add a line to a table of data/published, with numbers in a form such as `.2f`."""
+    """Add a line to a table of data/published, with numbers in a form such as `.2f`.
+
+    A trial that goes on after a kill judges its first models again, so a line that is
+    there is not added."""
     place = paths.PUBLISHED / f"{file}.csv"
-    new = not place.exists()
-    with place.open("a", newline="") as opened:
-        table = csv.writer(opened, lineterminator="\n")
-        if new:
-            table.writerow(names)
-        values = map(line.get, names)
-        table.writerow(format(v, form) if isinstance(v, float) else v for v in values)
+    values = (line.get(name, "") for name in names)
+    row = [format(v, form) if isinstance(v, float) else str(v) for v in values]
+    rows = [names]
+    if place.exists():
+        rows = list(csv.reader(place.read_text().splitlines()))
+    if row not in rows:
+        rows.append(row)
+    with place.open("w", newline="") as opened:
+        csv.writer(opened, lineterminator="\n").writerows(rows)
 
 
 def attempt(
