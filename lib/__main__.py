@@ -306,6 +306,12 @@ def export(args: argparse.Namespace) -> None:
     BACKEND,
     option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
     option(
+        "--pages",
+        type=listed,
+        default=[],
+        help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
+    ),
+    option(
         "--list",
         action="store_true",
         help="the board alone: what is done and left, verdicts",
@@ -320,6 +326,8 @@ def evidence(args: argparse.Namespace) -> int:
     from lib.claims import evidence as queue
     from lib.core.store import Store
 
+    if args.pages and (args.claims or args.list):
+        raise Refused("--pages stands alone: without --claims and without --list")
     report_edits()
     store, profile = Store(), args.profile
     claims: Any = (
@@ -336,7 +344,7 @@ def evidence(args: argparse.Namespace) -> int:
         print(*board, sep="\n")
         return 0
     os.nice(10)  # Workers inherit it.
-    lost = queue.gather(claims, store, args.workers, args.backend, profile)
+    lost = queue.gather(claims, store, args.workers, args.backend, profile, args.pages)
     report_lost(lost)
     return bool(lost)
 

@@ -105,6 +105,18 @@ def made(profile: str, page: str) -> list[Row]:
     return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
 
 
+def of_pages(pages: Sequence[str], profile: str) -> list[Spec]:
+    """Return the Specs of all rows of some pages' grids, each once, seed by seed.
+
+    These are for pages whose rows no claim names. Raises Refused for a part of a name
+    that no page has."""
+    grid_rows = list(
+        chain(*(made(profile, notebook.name_of(path)) for path in notebook.find(pages)))
+    )
+    ordered = sorted(grid_rows, key=lambda row: row.get("seed", 0))
+    return list(dict.fromkeys(row.spec for row in ordered))
+
+
 def by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
     grid_rows = line.rows(made(profile, line.page))
@@ -135,19 +147,25 @@ def gather(
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
+    pages: Sequence[str] = (),
 ) -> dict[Spec, str]:
     """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in
     a line}.
 
     claims: what `chosen` returns or, at a profile with a plan of lines, what `lines`
-    returns."""
-    requested = rounds(claims, store) if profile == SCALE else queue(claims, profile)
+    returns. pages: parts of the names of pages whose rows are made in their place."""
     every = (
         rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
     )
+    if pages:
+        requested = of_pages(pages, profile)
+    elif profile == SCALE:
+        requested = rounds(claims, store)
+    else:
+        requested = queue(claims, profile)
     results = {*requested, *found_by(requested)}
     keep(results, store)
-    left = set(store.missing(every, exact=True))
+    left = set(store.missing([*every, *requested], exact=True))
     saved = SavedWeights(store)
 
     def done(spec: Spec) -> None:
