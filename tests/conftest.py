@@ -2,6 +2,7 @@
 from configurations alone; Specs where no data are; stores of a module's own; made-up
 runs."""
 
+import ast
 import json
 import os
 import tempfile
@@ -26,6 +27,7 @@ from lib.claims import judging, notebook
 from lib.core import paths
 from lib.core.execute import execute
 from lib.core.options import Numerics, Targets
+from lib.core.papers import find_papers
 from lib.core.spec import Spec
 from lib.core.steps import STEPS
 from lib.core.store import Scratch, Store
@@ -47,15 +49,43 @@ FIRST = (
 )
 
 
+def papers_of(path):
+    """The papers whose modules a test file imports, so that it is one of their own."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    names = [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)]
+    return {name.split(".")[2] for name in names if name.startswith("lib.papers.")} & {
+        *PAPERS
+    }
+
+
+def of_papers(name, *values):
+    """A case of a test that is about a page or a folder of a paper; skipped without it."""
+    papers = [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
+    marks = [pytest.mark.papers(*papers)] if papers else []
+    return pytest.param(name, *values, marks=marks)
+
+
+def pytest_ignore_collect(collection_path):
+    """A paper that is taken away takes its own tests along."""
+    is_test = collection_path.match("test_*.py")
+    return True if is_test and papers_of(collection_path) - {*find_papers()} else None
+
+
 def pytest_collection_modifyitems(items):
-    """Let the longest files begin, so that the processes of `make test` end
-    together."""
+    """Skip tests of papers that are not here. Let the longest files begin, so that the
+    processes of `make test` end together."""
+    for item in items:
+        for mark in item.iter_markers("papers"):
+            if missing := {*(mark.args or PAPERS)} - {*find_papers()}:
+                reason = f"not here: {', '.join(sorted(missing))}"
+                item.add_marker(pytest.mark.skip(reason=reason))
     stems = [*FIRST, ""]
     items.sort(
         key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else "")
     )
 
 
+PAPERS = ("ghostbert", "efficientbert", "bermo", "nas_pruning")
 FAMILIES = ("bert", "roberta", "electra", "mpnet", "distilbert")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
 PAD = {"bert": 0, "roberta": 1, "electra": 0, "mpnet": 1, "distilbert": 0}

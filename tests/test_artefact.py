@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import of_papers
 from nbconvert.filters import markdown2html
 
 from lib.claims.cells import cell
@@ -112,10 +113,10 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
 @pytest.mark.parametrize(
     "paper, name",
     [
-        ("nas_pruning", "table06_test_tinybert4l"),
-        ("nas_pruning", "table08b_mnist_3layer"),
-        ("efficientbert", "table02_glue_test"),
-        ("bermo", "table04_pruning_methods"),
+        of_papers("nas_pruning", "table06_test_tinybert4l"),
+        of_papers("nas_pruning", "table08b_mnist_3layer"),
+        of_papers("efficientbert", "table02_glue_test"),
+        of_papers("bermo", "table04_pruning_methods"),
     ],
 )
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
@@ -255,6 +256,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     assert f"| {cell} |" in page.light() and "<script" not in page.light()
 
 
+@pytest.mark.papers("bermo")
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""

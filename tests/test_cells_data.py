@@ -189,6 +189,7 @@ def twins():
     return same
 
 
+@pytest.mark.papers()
 def test_same_as_names_a_claim_with_the_same_comparison_of_the_same_runs():
     wanted = twins()
     assert {

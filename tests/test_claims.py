@@ -46,7 +46,7 @@ def judge(cells, frame, **setting):
     """
     specs = [
         Spec(
-            "fineprune", {"data": {"task": task, "of": model.removesuffix(" again")}}
+            "finetune", {"data": {"task": task, "of": model.removesuffix(" again")}}
         ).with_seed(seed)
         for task, model, seed in zip(
             frame["task"], frame["model"], frame["seed"], strict=True
@@ -130,7 +130,7 @@ def test_what_is_no_cell_is_refused(text, message):
 
 
 def test_rows_that_cells_name_are_kept_once():
-    spec = Spec("fineprune", {"data": {"task": "SST-2"}})
+    spec = Spec("finetune", {"data": {"task": "SST-2"}})
     rows = [
         {"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")
     ]
@@ -979,6 +979,7 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     assert "not run yet" in {r.unmeasured for r in results}
 
 
+@pytest.mark.papers("bermo")
 def test_every_claim_without_a_run_has_a_word(tmp_path):
     store = Store(tmp_path / "runs", tmp_path / "records")
     own = [id for id, c in lists.claims().items() if c["paper"] in ("bermo", "own")]

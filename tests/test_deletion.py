@@ -1,6 +1,5 @@
 """A paper can be taken away: its three folders go, and the rest works."""
 
-import ast
 import os
 import shutil
 import subprocess
@@ -72,30 +71,9 @@ def test_records_verify_and_pages_of_all_papers_are_made(tree):
     run(root, "-m", "lib", "run", f"{other}/00_method", "--profile", "toy")
 
 
-def is_of(path, paper):
-    """Whether a test file imports a paper's modules, so that it is one of its own."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    names = [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)]
-    return any(f"{name}.".startswith(f"lib.papers.{paper}.") for name in names)
-
-
 @pytest.mark.slow
 def test_the_rest_of_the_suite_passes(tree):
-    """All tests but those of files that import the paper, and those that read what all
-    papers have: the committed pages and files."""
-    root, paper = tree
-    ignored = [p for p in (root / "tests").glob("test_*.py") if is_of(p, paper)]
-    words = [f"--ignore=tests/{path.name}" for path in ignored]
-    run(
-        root,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        *words,
-        "-m",
-        "not slow",
-    )
+    """Tests of the paper, and those of what all papers have, are left out by
+    themselves (conftest)."""
+    words = "-q -n 2 --dist loadfile -m".split()
+    run(tree[0], "-m", "pytest", *words, "not slow")

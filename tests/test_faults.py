@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import finetuned, made, same_run, stop_at, untrained
+from conftest import finetuned, made, of_papers, same_run, stop_at, untrained
 from filelock import FileLock
 from test_efficientbert_search import shrunk
 
@@ -638,7 +638,7 @@ def test_code_without_a_checkout_is_refused_in_one_line(tmp_path):
 
 # ---- damaged notebooks and pages ----
 BODY = {
-    "id": "bermo_t06_hyperparameters",
+    "id": "94_inconsistencies",
     "profile": "toy",
     "differs": ["x"],
     "answer": [],
@@ -651,7 +651,7 @@ def workbook(tmp_path, monkeypatch):
     """A folder of notebooks with two of the committed ones, and their digests."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    for path in notebook.find(["bermo_t06", "ghostbert_t07"]):
+    for path in notebook.find(["data_t02", "94_inconsistencies"]):
         shutil.copy(path, folder / f"{notebook.name_of(path)}.ipynb")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
@@ -723,7 +723,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
     what, workbook, capsys
 ):
     paths.COMMITTED.write_text(what)
-    for words in (["report"], ["run", "bermo_t06"]):
+    for words in (["report"], ["run", "94_inconsistencies"]):
         assert __main__.main(words) == 2
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
@@ -732,12 +732,10 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
     assert notebook.committed()
 
 
-@pytest.mark.parametrize(
-    "place", ["toy", "scratch/bermo_t06_hyperparameters/toy-by-hand-abc"]
-)
+@pytest.mark.parametrize("place", ["toy", "scratch/94_inconsistencies/toy-by-hand-abc"])
 def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     """What another version of the code wrote beside a page stops no command."""
-    path = paths.FIGURES / place / "bermo_t06_hyperparameters.json"
+    path = paths.FIGURES / place / "94_inconsistencies.json"
     path.parent.mkdir(parents=True)
     others = [
         {key: BODY[key] for key in BODY if key != gone} for gone in notebook.HOLDS
@@ -768,7 +766,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     site.publish("toy")
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
-    assert re.search(r'<a href="[^"]*bermo_t06_hyperparameters[^"]*"', index)
+    assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
 
 
 def test_a_damaged_table_of_settings_is_named(tmp_path):
@@ -978,7 +976,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name, values, told", WRONG)
+@pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
         notebook.planned(notebook.path_of(name), values)
@@ -991,7 +989,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_variable(
 ):
     (tmp_path / "file").touch()
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "file")
-    assert __main__.main(["report", "bermo_t06"]) == 2
+    assert __main__.main(["report", "94_inconsistencies"]) == 2
     told = capsys.readouterr().err
     assert "set FIGURES_ROOT to another folder" in told and told.count("\n") == 1
 
@@ -1002,7 +1000,7 @@ def test_a_root_that_is_no_folder_is_told_with_its_variable(
     (tmp_path / "loop").symlink_to("loop")
     for place in ("/etc/passwd", "/dev/null", str(tmp_path / "loop")):
         monkeypatch.setenv("RECORDS_ROOT", place)
-        assert __main__.main(["plan", "bermo_t06"]) == 2
+        assert __main__.main(["plan", "94_inconsistencies"]) == 2
         told = capsys.readouterr().err
         assert told == (
             f"error: {place} is no folder; fix: set RECORDS_ROOT to another folder\n"

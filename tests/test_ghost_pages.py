@@ -198,6 +198,7 @@ def test_what_is_said_of_kernels_and_stop_words_is_so():
     )
 
 
+@pytest.mark.papers("bermo")
 def test_conventions_that_the_paper_leaves_open_are_told():
     last = ghostbert.FINETUNE["paper"]
     assert last.select == "best" and not last.eval_every  # once an epoch

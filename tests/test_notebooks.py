@@ -48,6 +48,7 @@ def test_normalised():
         )
 
 
+@pytest.mark.papers()
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
     told = {notebook.name_of(path): notebook.committed_form(path) for path in NOTEBOOKS}
@@ -354,6 +355,7 @@ def test_commands_of_the_readme_name_one_notebook_each():
     assert len(notebook.find([re.search(r"lib run (\S+)", row)[1]])) == 1
 
 
+@pytest.mark.papers()
 def test_the_index_lists_every_notebook_and_the_readme_is_short():
     fix = "write it with `python tests/index.py`"
     assert (paths.NOTEBOOKS / "README.md").read_text() == index(), fix
@@ -376,6 +378,7 @@ def test_environments_agree_with_the_pins_and_the_lock_has_them_all():
     assert {*pins} <= {*lock} and len(lock) > 3 * len(pins)
 
 
+@pytest.mark.papers()
 def test_links_and_equations_reach_the_page():
     for path in NOTEBOOKS:
         text = "\n".join(
@@ -393,6 +396,7 @@ def test_links_and_equations_reach_the_page():
         )
 
 
+@pytest.mark.papers("bermo")
 def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     text += " Also [that](../../figures/mini/nas_00_method.page.md)."

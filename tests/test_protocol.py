@@ -1,6 +1,8 @@
 """The mini protocol: its Specs are fixed, and pages ask for the very runs that claims
 rest on."""
 
+import pytest
+
 from lib.claims import judging as source
 from lib.claims import lists
 from lib.claims.cells import parse_seeds
@@ -41,6 +43,7 @@ def own(name):
     return source.rows(lists.claims()[name])
 
 
+@pytest.mark.papers()
 def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from lib.claims import lists, notebook
+from lib.core.papers import find_papers
 from lib.papers import grids, published
 
 
@@ -28,6 +29,7 @@ def test_a_dash_is_missing_and_a_width_stays_text():
     assert published.table("ghostbert", "table10")["m"].iloc[0] == "1/12"
 
 
+@pytest.mark.papers()
 def test_every_claim_has_an_id_of_its_own():
     claims = pd.DataFrame(lists.lines("central"))
     assert claims["id"].is_unique
@@ -65,7 +67,7 @@ def test_corrections_are_lines_for_the_places_that_they_name():
         published.corrections("efficientbert", "table17")
 
 
-PAPERS = ("ghostbert", "efficientbert", "bermo", "nas_pruning")
+PAPERS = tuple(find_papers())
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -98,6 +100,7 @@ def test_every_correction_stands_on_a_page(paper):
         )
 
 
+@pytest.mark.papers("bermo")
 def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     labels = ["Pruning Approach", "Model"]
     rename = dict(

@@ -18,7 +18,7 @@ from lib.core.spec import Spec
 from lib.papers import grids
 from lib.report.tables import Runs
 
-SPEC = Spec("fineprune", {"data": {"task": "SST-2"}})
+SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
     Planned("G1", parsed("a > b @ m=3")[0], (10, 11, 12), ()),
     Planned("G2", parsed("a > c")[0], (20, 21), ("c",)),
@@ -34,7 +34,7 @@ def plans(monkeypatch):
     )
 
 
-def rows(*models, seeds=(0, 1), step="fineprune", **labels):
+def rows(*models, seeds=(0, 1), step="finetune", **labels):
     return [
         Row(
             Spec(step, {"data": {"task": "SST-2", "of": model}}),
