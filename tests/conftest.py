@@ -50,12 +50,21 @@ FIRST = (
 
 
 def papers_of(path):
-    """The papers whose modules a test file imports, so that it is one of their own."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    names = [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)]
-    return {name.split(".")[2] for name in names if name.startswith("lib.papers.")} & {
-        *PAPERS
-    }
+    """The papers that a test file is of: it imports their modules, or another test file
+    that does, or has `pytestmark = pytest.mark.papers(...)`."""
+    tree = ast.parse(path.read_text())
+    names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    papers = {name.split(".")[2] for name in names if name.startswith("lib.papers.")}
+    for name in names:
+        if name.startswith("test_"):
+            papers |= papers_of(path.with_name(f"{name}.py"))
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == "pytestmark"
+        ):
+            papers |= {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
+    return papers & {*PAPERS}
 
 
 def of_papers(name, *values):

@@ -24,6 +24,8 @@ from lib.stats.cost import (
     shown,
 )
 
+pytestmark = pytest.mark.papers("ghostbert")
+
 BERT = SHAPES["bert-base"]
 DEFAULT = Ghost("dwconv", ("o", "ffn2"), 3)
 F, P = "FLOPs(G)", "#params(M)"

@@ -28,6 +28,8 @@ from lib.stats.cost import (
     parameters,
 )
 
+pytestmark = pytest.mark.papers("ghostbert")
+
 KINDS, TOKENS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d"), 9
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
