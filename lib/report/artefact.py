@@ -306,7 +306,7 @@ class Page:
         """Note differences of the page's own profile, which answer where no claim
         does."""
         self.sentences += [
-            f"{what}, {place}: {compare.interval(e)} points."
+            f"{what}, {place}: {compare.interval(e, is_sentence=True)}."
             for (source, place), e in estimates.items()
             if e and source.endswith(f", {self.scope}")
         ]

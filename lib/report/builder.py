@@ -326,7 +326,8 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
-    return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
+    home = f"../../../{body['profile']}/" if body["differs"] else ""
+    return page.replace("</h1>", f"</h1>{parts.answer(body['answer'], home)}", 1)
 
 
 def neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:

@@ -268,7 +268,10 @@ def headline(data: pd.DataFrame, label: str) -> str:
     if data["word"].any():
         least, most = sure["least"].fillna(-np.inf), sure["most"].fillna(np.inf)
         inside = ((sure["low"] >= least) & (sure["high"] <= most)).sum()
-        text = f"{inside or 'None'} {every} lie in the region that the paper claims"
+        every = f"{inside or 'None'} of {len(sure)} intervals in points lie"
+        if len(sure) == 1:
+            every = "The interval lies" if inside else "The interval does not lie"
+        text = f"{every} in the region that the paper claims"
     elif len(sure) in (above, below):
         text = f"{what}: all {len(sure)} intervals {'above' if above else 'below'} 0"
     elif not above + below:

@@ -445,15 +445,18 @@ def spread(
     return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
 
 
-def interval(estimate: Estimate | None) -> str:
+def interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
     """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of
-    seeds.
+    seeds; as part of a sentence "+0.4 [-0.2, 1.1] points, 3 seeds".
 
     With fewer seeds than SEEDS it has no interval.
     """
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
+    if is_sentence:
+        seeds = "1 seed" if estimate.n_seeds == 1 else f"{estimate.n_seeds} seeds"
+        return f"{estimate.mean:+.1f}{ends} points, {seeds}"
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
