@@ -35,6 +35,7 @@ from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import lines, models, own
+from lib.papers import grids
 from lib.report import builder, site, tables
 from lib.train import loop
 
@@ -584,6 +585,29 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
+def pause(page, _):
+    (page.folder / "begun").touch()
+    time.sleep(100)
+
+
+def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
+    workbook, monkeypatch, capfd
+):
+    monkeypatch.setattr(site, "make", pause)
+    (path,) = workbook.glob("ghostbert_t07*")
+    scope = grids.reader_profile("toy", "", "")
+    pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
+    begun = pages.builders[0].folder / "begun"
+    with pytest.raises(KeyboardInterrupt), pages.meanwhile():
+        while not begun.exists():
+            time.sleep(0.1)
+        raise KeyboardInterrupt
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join()
+    assert capfd.readouterr().out == "" and not pages.builders[0].failed
+
+
 # ---- two checkouts in one environment ----
 STANDS = """
 import lib
@@ -767,6 +791,25 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
+
+
+def test_a_page_with_a_changed_digit_in_any_file_is_made_again(workbook, tmp_path):
+    """In its table, its data, its HTML and what its last cell wrote."""
+    (path,) = workbook.glob("ghostbert_t07*")
+    page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
+    page.values = notebook.check(path, {})
+    builder.make(page, "digest")
+    files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
+    assert {".csv", ".html", ".ipynb", ".json"} <= {place.suffix for place in files}
+    for place in files:
+        sound = place.read_bytes()
+        digits = [n for n, byte in enumerate(sound) if chr(byte).isdigit()]
+        for n in (digits[0], digits[len(digits) // 2], digits[-1]):
+            digit = b"4" if sound[n : n + 1] != b"4" else b"5"
+            place.write_bytes(sound[:n] + digit + sound[n + 1 :])
+            assert not builder.is_sound(page, "digest"), (place, n)
+        place.write_bytes(sound)
+        assert builder.is_sound(page, "digest")
 
 
 def test_a_damaged_table_of_settings_is_named(tmp_path):

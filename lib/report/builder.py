@@ -202,7 +202,10 @@ def execute(builder: PageBuilder) -> None:
         how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
         how |= {"config": Config(KernelManager=kernel), "kernel_manager_class": Manager}
         try:
-            papermill.execute_notebook(str(writer), str(writer), builder.values, **how)
+            with disk.room(place):
+                papermill.execute_notebook(
+                    str(writer), str(writer), builder.values, **how
+                )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # A dead kernel raises errors of several kinds.
