@@ -4,7 +4,6 @@ Each ends in the right files or in one clear line. The counts of `make test-faul
 those of the tests marked slow; the others are a small share of them."""
 
 import html
-import importlib
 import json
 import locale
 import os
@@ -370,6 +369,34 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
             raise RuntimeError(text)
     with pytest.raises(OSError, match="free some"), disk.room(tmp_path):
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
+
+
+def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
+    workbook, tmp_path, monkeypatch, capsys
+):
+    """Also where an error of the system names no place."""
+    place = tmp_path / "disk"
+
+    def fill(args):
+        (place / "more").write_bytes(bytes(10**7))
+
+    monkeypatch.setitem(__main__.COMMANDS, "tidy", (fill, ()))
+    with small_disk(place, 8):
+        monkeypatch.setattr(paths, "FIGURES", place)
+        for words in (["tidy"], ["report"], ["report"]):
+            assert __main__.main(words) == 2
+            told = capsys.readouterr().err
+            assert "free some, or set FIGURES_ROOT to another folder" in told
+            assert str(place) in told and told.count("\n") == 1
+        subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
+        site.publish("toy")
+        pages = list(place.glob("toy/*.html"))
+        assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
+        assert not list(place.glob("toy/.*"))
+        monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        assert __main__.main(["tidy"]) == 2
+        assert f"set TMPDIR to another folder: '{place}'" in capsys.readouterr().err
 
 
 # ---- a machine without a home, or with a long folder for temporary files ----
@@ -882,30 +909,23 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_that_another_process_makes_is_waited_for_and_told(
-    tmp_path, capsys, monkeypatch
-):
-    page = builder.PageBuilder(tmp_path / "x.ipynb", tmp_path / "page")
-    page.folder.mkdir()
-    monkeypatch.setenv(
-        notebook.BATCH, ""
-    )  # What `execute` sets is gone after this test.
-    importlib.import_module("papermill"), importlib.import_module("lib.report.kernel")
+def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, capsys):
+    """Then what a kill left of its files is gone, and that of other pages is not."""
     held = threading.Event()
 
     def hold():
-        with FileLock(page.folder / ".x.lock"):
+        with FileLock(tmp_path / ".x.lock"):
             held.set()
             time.sleep(1.0)
 
-    monkeypatch.setattr(
-        builder.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made")
-    )
     (other := threading.Thread(target=hold)).start()
     held.wait()
-    with pytest.raises(pytest.fail.Exception, match="made"):
-        builder.execute(page)
-    other.join()
+    for name in (".x.png.abcd1234", ".xy.png.abcd1234"):
+        (tmp_path / name).mkdir()
+    with builder.alone(tmp_path, "x"):
+        other.join()
+        names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".x.lock", ".xy.png.abcd1234"]
     assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
 
 
