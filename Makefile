@@ -31,8 +31,9 @@ test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q $(SHARED) tests
 
 # What refuses, tells or survives a fault: of runs and records, caches, data and models of one's own, evidence, Slurm, commands.
-GUARDS := damaged dtype faults kills models own store tokens verify
-GUARDED := tests/test_surgery.py::test_a_model_whose_weights_do_not_fit_is_refused \
+GUARDS := damaged dtype edits faults kills models own store tokens verify
+GUARDED := tests/test_loop.py::test_a_checkpoint_of_another_dtype_begins_anew \
+	tests/test_surgery.py::test_a_model_whose_weights_do_not_fit_is_refused \
 	tests/test_surgery.py::test_a_tokenizer_that_is_none_is_refused \
 	tests/test_cluster.py::test_a_queue_that_does_not_answer_is_told_once \
 	tests/test_sweep.py::test_the_time_left_follows_the_pace_of_this_machine \

@@ -283,16 +283,19 @@ def show(args: argparse.Namespace) -> None:
 def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model
     card."""
-    from lib.export import card, check_packages, export, opened
+    from lib.export import card, check_packages, opened
 
     if args.onnx:
         check_packages()
-    run = opened.weights(opened.find_run(args.run), args.keep)
+    run = opened.find_run(args.run)
+    from lib.export import writer  # torch takes seconds: a wrong name is told before.
+
+    run = opened.weights(run, args.keep)
     folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
     with disk.room(folder):
-        exported = export(run.model, folder, labels, args.onnx)
+        exported = writer.export(run.model, folder, labels, args.onnx)
         card.card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
@@ -418,7 +421,7 @@ def main(words: Sequence[str] | None = None) -> int:
     # A kill ends as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with ExitStack() as stack:
+        with disk.room(), ExitStack() as stack:
             housed(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ nobody needs deleted."""
 from itertools import product
 
 import pytest
+from conftest import stop_at
 from test_sweep import BACKBONE, importance, teacher
 
 from lib.claims import evidence, lists
@@ -83,6 +84,17 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
         "1 agrees, 1 too noisy to say"
     )
     assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like
+
+
+def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, evidence.SavedWeights, "give_back", 1)
+        with pytest.raises(KeyboardInterrupt):
+            evidence.gather(claims[:2], store, workers=1)
+    first = small(64).with_seed(10)
+    assert store.find(first, weights=True)
+    assert evidence.gather(claims[:2], store, workers=1) == {}
+    assert store.find(first) and not store.find(first, weights=True)
 
 
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):

@@ -18,7 +18,7 @@ from lib.__main__ import main
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.options import MIX_NORMS
-from lib.export import opened
+from lib.export import opened, writer
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
@@ -130,7 +130,7 @@ def stacked(mismatch):
 
 @pytest.mark.parametrize("name", [*PLAIN, *OWN])
 def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
-    told = export.export(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
+    told = writer.export(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
     assert told["forms"]["this folder"] < 1e-5
     assert told["auto"] == "AutoModelForSequenceClassification"
     assert told["remote"] == (name in OWN)
@@ -139,7 +139,7 @@ def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
 @pytest.mark.parametrize("mismatch", NETS)
 def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     pytest.importorskip("onnxruntime")
-    told = export.export(saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True)
+    told = writer.export(saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True)
     assert told["remote"] and max(told["forms"].values()) < 1e-5
 
 
@@ -151,7 +151,7 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
 def test_onnx_gives_the_same(saved, tmp_path, name, family):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
-    told = export.export(saved(family, ops), tmp_path / "out", onnx=True)
+    told = writer.export(saved(family, ops), tmp_path / "out", onnx=True)
     # An integer at an edge of rounding may be its neighbour.
     assert told["forms"]["ONNX"] < (0.05 if name == "int8" else 1e-5)
 
@@ -204,7 +204,7 @@ def elsewhere(tiny, tokenizer, tmp_path_factory):
     there = bool(importlib.util.find_spec("onnxruntime"))
     for name, (make, onnx) in FIVE.items():
         sources[name] = make(saver(tiny, tokenizer, root / f"{name} run"))
-        export.export(sources[name], root / name, ("no", "yes"), onnx=onnx and there)
+        writer.export(sources[name], root / name, ("no", "yes"), onnx=onnx and there)
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     more = {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
     asked = json.dumps([(name, onnx and there) for name, (_, onnx) in FIVE.items()])
@@ -236,7 +236,7 @@ def test_a_folder_opens_where_this_library_is_absent(name, elsewhere):
 
 
 def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_path):
-    export.export(saved(*OWN["ghosts"]), tmp_path / "out")
+    writer.export(saved(*OWN["ghosts"]), tmp_path / "out")
     carried = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.py")}
     here = paths.ROOT / "lib" / "model"
     assert all(text == (here / name).read_text() for name, text in carried.items())
@@ -247,7 +247,7 @@ def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_p
 
 
 def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
-    export.export(saved(*OWN["dropped layers"]), tmp_path / "out")
+    writer.export(saved(*OWN["dropped layers"]), tmp_path / "out")
     file = paths.ROOT / "lib" / "methods" / "layer_dropping.py"
     assert (tmp_path / "out" / file.name).read_text() == file.read_text()
     assert (
@@ -260,14 +260,14 @@ def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
     "labels, kind", [(("bad", "good"), "single_label"), ((), "regression")]
 )
 def test_classes_have_their_names(labels, kind, saved, tmp_path):
-    export.export(saved("bert", [CUT]), tmp_path / "out", labels)
+    writer.export(saved("bert", [CUT]), tmp_path / "out", labels)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["problem_type"].startswith(kind)
     assert not labels or config["id2label"] == {"0": "bad", "1": "good"}
 
 
 def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
-    export.export(saved(*OWN["cut"]), tmp_path / "out")
+    writer.export(saved(*OWN["cut"]), tmp_path / "out")
     assert str(tmp_path) not in (tmp_path / "out" / "config.json").read_text()
 
 
@@ -288,7 +288,7 @@ def test_what_cannot_be_is_said_before_anything_is_written(
 ):
     folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
-        export.export(folder, tmp_path / "out", onnx=True)
+        writer.export(folder, tmp_path / "out", onnx=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -299,7 +299,7 @@ def test_packages_that_are_absent_are_told_before_any_work(
     told = "ONNX needs the packages no_such_package; fix: python -m pip install -r "
     folder = saved("bert", [])
     with pytest.raises(Refused, match=told):
-        export.export(folder, tmp_path / "out", onnx=True)
+        writer.export(folder, tmp_path / "out", onnx=True)
     monkeypatch.setattr(opened, "find_run", None)  # No run is looked for or made.
     assert main(["export", "finetune-0", "--keep", "--onnx"]) == 2
     line = capsys.readouterr().err.splitlines()[0]
@@ -307,10 +307,21 @@ def test_packages_that_are_absent_are_told_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["export", "show"])
+def test_a_run_that_is_not_there_is_told_before_torch_is_imported(command, tmp_path):
+    code = "import sys; from lib.__main__ import main; "
+    code += f"assert main(['{command}', 'nothing']) == 2 and 'torch' not in sys.modules"
+    env = os.environ | {"RUNS_ROOT": str(tmp_path), "RECORDS_ROOT": str(tmp_path)}
+    words = [sys.executable, "-c", code]
+    how = {"cwd": paths.ROOT, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run(words, **how)
+    assert done.returncode == 0 and "is part of 0 runs" in done.stderr, done.stderr
+
+
 def test_a_folder_with_something_in_it_is_left_alone(saved, tmp_path):
     put(tmp_path, "out/mine.txt", "mine")
     with pytest.raises(ValueError, match="is not empty: name a new folder with --to"):
-        export.export(saved("bert", []), tmp_path / "out")
+        writer.export(saved("bert", []), tmp_path / "out")
 
 
 def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
@@ -319,8 +330,8 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(export, "name_classes", wrong)
+    monkeypatch.setattr(writer, "name_classes", wrong)
     with pytest.raises(
         Refused, match="this folder in .* differs from the run's model by"
     ):
-        export.export(saved("bert", []), tmp_path / "out")
+        writer.export(saved("bert", []), tmp_path / "out")

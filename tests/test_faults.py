@@ -4,7 +4,6 @@ Each ends in the right files or in one clear line. The counts of `make test-faul
 those of the tests marked slow; the others are a small share of them."""
 
 import html
-import importlib
 import json
 import locale
 import os
@@ -35,6 +34,7 @@ from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import lines, models, own
+from lib.papers import grids
 from lib.report import builder, site, tables
 from lib.train import loop
 
@@ -371,6 +371,34 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
 
 
+def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
+    workbook, tmp_path, monkeypatch, capsys
+):
+    """Also where an error of the system names no place."""
+    place = tmp_path / "disk"
+
+    def fill(args):
+        (place / "more").write_bytes(bytes(10**7))
+
+    monkeypatch.setitem(__main__.COMMANDS, "tidy", (fill, ()))
+    with small_disk(place, 8):
+        monkeypatch.setattr(paths, "FIGURES", place)
+        for words in (["tidy"], ["report"], ["report"]):
+            assert __main__.main(words) == 2
+            told = capsys.readouterr().err.splitlines()[0]
+            assert told.startswith("error: ") and str(place) in told
+            assert "free some, or set FIGURES_ROOT to another folder" in told
+        subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
+        site.publish("toy")
+        pages = list(place.glob("toy/*.html"))
+        assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
+        assert not list(place.glob("toy/.*"))
+        monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        assert __main__.main(["tidy"]) == 2
+        assert f"set TMPDIR to another folder: '{place}'" in capsys.readouterr().err
+
+
 # ---- a machine without a home, or with a long folder for temporary files ----
 # Every process of a command begins with it.
 NOBODY = """
@@ -584,6 +612,29 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
+def pause(page, _):
+    (page.folder / "begun").touch()
+    time.sleep(100)
+
+
+def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
+    workbook, monkeypatch, capfd
+):
+    monkeypatch.setattr(site, "make", pause)
+    (path,) = workbook.glob("data_t02*")
+    scope = grids.reader_profile("toy", "", "")
+    pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
+    begun = pages.builders[0].folder / "begun"
+    with pytest.raises(KeyboardInterrupt), pages.meanwhile():
+        while not begun.exists():
+            time.sleep(0.1)
+        raise KeyboardInterrupt
+    for thread in threading.enumerate():
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join()
+    assert capfd.readouterr().out == "" and not pages.builders[0].failed
+
+
 # ---- two checkouts in one environment ----
 STANDS = """
 import lib
@@ -769,6 +820,25 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
 
 
+def test_a_page_with_a_changed_digit_in_any_file_is_made_again(workbook, tmp_path):
+    """In its table, its data, its HTML and what its last cell wrote."""
+    (path,) = workbook.glob("data_t02*")
+    page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
+    page.values = notebook.check(path, {})
+    builder.make(page, "digest")
+    files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
+    assert {".csv", ".html", ".ipynb", ".json"} <= {place.suffix for place in files}
+    for place in files:
+        sound = place.read_bytes()
+        digits = [n for n, byte in enumerate(sound) if chr(byte).isdigit()]
+        for n in (digits[0], digits[len(digits) // 2], digits[-1]):
+            digit = b"4" if sound[n : n + 1] != b"4" else b"5"
+            place.write_bytes(sound[:n] + digit + sound[n + 1 :])
+            assert not builder.is_sound(page, "digest"), (place, n)
+        place.write_bytes(sound)
+        assert builder.is_sound(page, "digest")
+
+
 def test_a_damaged_table_of_settings_is_named(tmp_path):
     for body in (b"[", b"\xff", b"a = 1\na = 2\n"):
         path = tmp_path / f"{len(body)}.toml"
@@ -839,30 +909,23 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_that_another_process_makes_is_waited_for_and_told(
-    tmp_path, capsys, monkeypatch
-):
-    page = builder.PageBuilder(tmp_path / "x.ipynb", tmp_path / "page")
-    page.folder.mkdir()
-    monkeypatch.setenv(
-        notebook.BATCH, ""
-    )  # What `execute` sets is gone after this test.
-    importlib.import_module("papermill"), importlib.import_module("lib.report.kernel")
+def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, capsys):
+    """Then what a kill left of its files is gone, and that of other pages is not."""
     held = threading.Event()
 
     def hold():
-        with FileLock(page.folder / ".x.lock"):
+        with FileLock(tmp_path / ".x.lock"):
             held.set()
             time.sleep(1.0)
 
-    monkeypatch.setattr(
-        builder.tempfile, "TemporaryDirectory", lambda **_: pytest.fail("made")
-    )
     (other := threading.Thread(target=hold)).start()
     held.wait()
-    with pytest.raises(pytest.fail.Exception, match="made"):
-        builder.execute(page)
-    other.join()
+    for name in (".x.png.abcd1234", ".xy.png.abcd1234"):
+        (tmp_path / name).mkdir()
+    with builder.alone(tmp_path, "x"):
+        other.join()
+        names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".x.lock", ".xy.png.abcd1234"]
     assert capsys.readouterr().err == "waiting  x: another process is making its page\n"
 
 

@@ -6,6 +6,7 @@ import torch
 import transformers
 from torch.nn import functional
 
+from lib.core.names import Refused
 from lib.core.options import Numerics, Span, Targets
 from lib.core.spec import plain
 from lib.data import Split, Task, spans
@@ -111,6 +112,11 @@ def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_p
         ValueError, match="is a BertForSequenceClassification; the task needs"
     ):
         heads.network(tmp_path / "model", SQUAD, 0.0, 0)
+
+
+def test_rows_of_spans_without_a_span_are_refused(tokenizer):
+    with pytest.raises(Refused, match="SQuAD2 is a task of spans; fix: give it span="):
+        heads.rows(tokenizer, QUESTIONS, SQUAD, 16)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from filelock import Timeout
 from lib.core import disk, execute, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
-from lib.core.store import RunWriter, Store, alive, cost, locked
+from lib.core.store import RunWriter, Store, alive, cost, locked, say
 from lib.train.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
@@ -347,6 +349,26 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     with locked(path):
         assert alive(path)
     assert not path.exists()
+
+
+def test_a_run_that_another_process_makes_is_waited_for_and_told(
+    store, monkeypatch, capsys
+):
+    monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
+    held = threading.Event()
+
+    def hold():
+        with locked(store.lock(SPEC)):
+            held.set()
+            time.sleep(0.5)
+
+    (other := threading.Thread(target=hold)).start()
+    held.wait()
+    say.cache_clear()
+    assert execute.execute(SPEC, store).metrics == {"fine": 1}
+    other.join()
+    line = f"waiting  {SPEC.name}: another process is making it\n"
+    assert capsys.readouterr().err == line
 
 
 def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch):

@@ -168,17 +168,22 @@ def gather(
     left = set(store.missing([*every, *requested], exact=True))
     saved = SavedWeights(store)
 
+    def release(specs: Iterable[Spec]) -> None:
+        needed = {parent for other in left for parent in other.parents.values()}
+        for spec in specs:
+            for name, parent in spec.parents.items():
+                # A pinned input is for all seeds.
+                is_pinned = spec.inputs[name].seed is not None
+                if not (is_pinned or parent in needed) and parent in saved:
+                    saved.give_back(parent)
+
     def done(spec: Spec) -> None:
         keep([spec] if spec in results else [], store)
         saved.add(spec)
         left.discard(spec)
-        needed = {parent for other in left for parent in other.parents.values()}
-        for name, parent in spec.parents.items():
-            # A pinned input is for all seeds.
-            is_pinned = spec.inputs[name].seed is not None
-            if not (is_pinned or parent in needed) and parent in saved:
-                saved.give_back(parent)
+        release([spec])
 
+    release({*every} - left)  # A command that was killed may have left some.
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
     return sweep.make(requested, store, workers, done=done, **how)
 

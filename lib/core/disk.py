@@ -48,9 +48,10 @@ def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
     durable: whether it is on the disk at the end, so that a power loss does not take it
     back."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    collect(path)
-    beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with room(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        collect(path)
+        beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         with room(path.parent):
             yield beside / path.name
@@ -96,16 +97,19 @@ LITTLE = 1 << 20  # A disk with fewer free bytes is full.
 
 
 @contextmanager
-def room(folder: str | Path) -> Iterator[None]:
-    """Tell errors of a full disk as OSError with the folder and what to do about it."""
+def room(folder: str | Path = "") -> Iterator[None]:
+    """Tell errors of a full disk as OSError with the folder and what to do about it.
+
+    Without a folder it is the one of `paths.places` whose disk is full."""
     try:
         yield
     except Exception as error:
+        folder = folder or next(filter(is_full, paths.places().values()), "")
         number = getattr(error, "errno", None)
         # An error of several files (shutil.Error) has no number either.
         torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
-            torn = shutil.disk_usage(folder).free < LITTLE
+            torn = is_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
         name = paths.root_of(folder)
@@ -115,6 +119,13 @@ def room(folder: str | Path) -> Iterator[None]:
         )
         full.is_explained = True  # pyrefly: ignore[missing-attribute]: any error takes a note
         raise full from error
+
+
+def is_full(folder: str | Path) -> bool:
+    """Return whether the disk of a folder has no room left."""
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free < LITTLE
+    return False
 
 
 def collect(path: Path) -> None:

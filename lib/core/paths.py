@@ -103,9 +103,14 @@ def roots() -> dict[str, Path]:
     }
 
 
+def places() -> dict[str, Path]:
+    """Return `roots`, and the folder of temporary files under its variable."""
+    return {**roots(), "TMPDIR": Path(tempfile.gettempdir())}
+
+
 def root_of(path: str | Path) -> str:
     """Return the environment variable that moves a path, or "" where none does."""
-    for name, root in roots().items():
+    for name, root in places().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
@@ -116,7 +121,7 @@ def movable(path: str | Path | None) -> str:
     moves it."""
     if not path or not (name := root_of(path)):
         return ""
-    folder = shown(roots()[name])
+    folder = shown(places()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 

@@ -20,7 +20,7 @@ from lib.report.tables import escaped
 def card(run: Run, exported: Json) -> ModelCard:
     """Return the card of a run's model: how it was made, what it costs, how it scores.
 
-    exported: the dict that lib.export.export returned for it.
+    exported: the dict that lib.export.writer.export returned for it.
     """
     spec, task = from_json(run.spec), task_of(run)
     behind = ancestry([spec])

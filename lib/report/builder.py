@@ -11,7 +11,8 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -154,16 +155,38 @@ def make(builder: PageBuilder, digest: str) -> float:
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
     name = notebook.name_of(path)
-    execute(builder)
-    book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
-    body = notebook.provenance(folder, name)
-    assert body is not None
-    if body["profile"] == "mini" and not builder.differs:
-        text = light(book, notebook.title(path), body)
-        disk.write(folder / f"{name}.page.md", text)
-    html = converted(path, book, body)
-    disk.write(builder.page, f"{html}<!-- {mark_of(builder, digest, html)} -->")
+    with alone(folder, name):
+        execute(builder)
+        book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
+        body = notebook.provenance(folder, name)
+        assert body is not None
+        if body["profile"] == "mini" and not builder.differs:
+            text = light(book, notebook.title(path), body)
+            disk.write(folder / f"{name}.page.md", text)
+        html = converted(path, book, body)
+        disk.write(builder.page, f"{html}<!-- {mark_of(builder, digest, html)} -->")
     return time.monotonic() - began
+
+
+@contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """Hold the exclusive right to make a page, and remove what a kill left beside its
+    files. While another process makes it, wait, and say so."""
+    with disk.room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f".{name}.lock", thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"waiting  {name}: another process is making its page")
+            lock.acquire()
+    try:
+        for path in folder.glob(f".{name}.*"):
+            if path.suffix != ".lock":
+                disk.remove(path)
+        yield
+    finally:
+        lock.release()
 
 
 def execute(builder: PageBuilder) -> None:
@@ -180,17 +203,8 @@ def execute(builder: PageBuilder) -> None:
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.shown(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
-    folder.mkdir(parents=True, exist_ok=True)
-    # Another command may make the same page.
-    lock = FileLock(folder / f".{name}.lock", thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(f"waiting  {name}: another process is making its page")
-    else:
-        lock.release()
     how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
-    with lock, tempfile.TemporaryDirectory(**how) as place:
+    with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
         # Kernels that start together race for ports, so each has sockets in a folder of
@@ -202,7 +216,10 @@ def execute(builder: PageBuilder) -> None:
         how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
         how |= {"config": Config(KernelManager=kernel), "kernel_manager_class": Manager}
         try:
-            papermill.execute_notebook(str(writer), str(writer), builder.values, **how)
+            with disk.room(place):
+                papermill.execute_notebook(
+                    str(writer), str(writer), builder.values, **how
+                )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # A dead kernel raises errors of several kinds.

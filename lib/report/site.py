@@ -118,6 +118,9 @@ class Report:
         try:
             yield
             thread.shutdown(cancel_futures=True)
+        except BaseException:
+            self.working = False  # The page at work ends too, and has no line.
+            raise
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page at work.
@@ -153,7 +156,10 @@ class Report:
             if before != digest and not is_sound(builder, digest):
                 todo.append((builder, digest))
         for (builder, *_), future in executor.as_completed(make, todo):
-            if error := future.exception():
+            error = future.exception()
+            if error and not self.working:
+                return
+            if error:
                 is_killed = isinstance(error, BrokenExecutor)
                 killed = "its worker was killed; run it again"
                 builder.fail(killed if is_killed else one_line(error))
@@ -208,12 +214,16 @@ def promise(builder: PageBuilder, profile: str, title: str) -> None:
     """Write a page that says that it is not made yet, where there is none.
 
     Links of other pages then lead to it. A page that a worker writes meanwhile stays."""
-    builder.folder.mkdir(parents=True, exist_ok=True)
+    page = builder.page
+    if page.is_file() and not page.stat().st_size:  # A kill or a full disk cut it off.
+        page.unlink()
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
     )
-    with suppress(FileExistsError), builder.page.open("x") as file:
-        file.write(text)
+    with disk.room(builder.folder), suppress(FileExistsError):
+        builder.folder.mkdir(parents=True, exist_ok=True)
+        with page.open("x") as file:
+            file.write(text)
 
 
 def line(builder: PageBuilder, profile: str, working: bool) -> Json:

@@ -61,10 +61,12 @@ def rows(
     """Return the rows of a Split, and what judges logits on them.
 
     span: the fields of a Span, for a task of spans. The rows of such a task are windows
-    of passages. The arrays hold no text."""
+    of passages. The arrays hold no text. Raises Refused where it is lacking."""
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
-    assert span is not None
+    if span is None:
+        fix = "give it span=Span(128, 64, 30), or take a task of classes"
+        raise Refused(f"{task.name} is a task of spans; fix: {fix}")
     cut = Span(**span)
     windows = spans.features(tokenizer, split, max_length, cut.stride, cut.max_query)
     encoded = Encoded(

@@ -1,0 +1,212 @@
+"""This module writes a finished model in Hugging Face layout, and as ONNX where that is
+wanted.
+
+The folder has the format of the one that a run keeps. Where the model was changed by an
+operation of `lib.model.surgery`, the folder carries the sources of `lib.model` beside
+the weights. transformers then opens it without this library."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import PreTrainedModel
+from transformers.dynamic_module_utils import get_relative_import_files
+
+from lib.core.names import Refused
+from lib.core.types import Json
+from lib.export import check_packages
+from lib.model import backbone, ghost, modeling
+from lib.model.parts import size, surgery
+from lib.model.surgery import OPERATIONS, function
+
+ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
+# Outputs in float32 may differ by at most CLOSE.
+CLOSE = 1e-4
+# Where inputs are rounded to integers, one at an edge becomes its neighbour by the last
+# bit of a float. Another attention in torch changes outputs of MiniLM by 4 % so, and a
+# wrong graph by as much as they are.
+EDGE = 0.1
+INPUTS = (
+    "input_ids",
+    "attention_mask",
+    "token_type_ids",
+)  # An MPNet takes the first two.
+ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
+
+
+def export(
+    source: str | Path,
+    folder: str | Path,
+    labels: Sequence[str] | None = None,
+    onnx: bool = False,
+) -> Json:
+    """Write a saved model to a new folder, and compare the outputs of both.
+
+    source: the folder of the saved model (lib.model.backbone). folder: the new folder.
+    labels: the names of its classes, () for a score, None where it is no classifier.
+    onnx: whether `model.onnx` is written too.
+
+    Returns {"forms": {form: its largest difference to the outputs of the saved model},
+    "auto": the name of the class that opens the folder, "remote": whether that needs
+    the code in the folder, "parameters": their number}. Before anything is written,
+    raises Refused for a model that cannot have a form, and where packages are absent.
+    Raises Refused where a form differs by more than CLOSE."""
+    folder, (model, tokenizer) = Path(folder), backbone.load(source)
+    check(model, folder, onnx)
+    samples = [(batch, outputs(model, batch)) for batch in batches(model)]
+    backbone.save(name_classes(model, labels), tokenizer, folder)
+    remote = carry(folder)
+    name = auto(backbone.architecture(folder))
+    more = {"trust_remote_code": True, "local_files_only": True}
+    with backbone.quiet():
+        again = getattr(transformers, name).from_pretrained(folder, **more).eval()
+    forms, apart = {"this folder": partial(outputs, again)}, {}
+    if onnx:
+        forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
+    for form, run in forms.items():
+        most = max(
+            float(abs(run(batch) - expected).max()) for batch, expected in samples
+        )
+        limit = CLOSE
+        if form == "ONNX" and any(op["op"] == "int8" for op in surgery(model)):
+            limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
+        if not most <= limit:
+            why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
+            raise Refused(f"{why}than rounding ({limit:.1g}): do not use it")
+        apart[form] = most
+    return {"forms": apart, "auto": name, "remote": remote, **size(again)}
+
+
+def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
+    """Raise Refused where a model cannot be written to a folder, or cannot be written
+    as ONNX."""
+    if folder.exists() and any(folder.iterdir()):
+        raise Refused(
+            f"{folder} is not empty: name a new folder with --to, or delete it"
+        )
+    if onnx:
+        ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
+        if cls not in ONNX or "mix" in ops or fixed(model):
+            changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
+            other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
+            raise Refused(f"{changed}, or {other}")
+        check_packages()
+
+
+def name_classes(
+    model: PreTrainedModel, labels: Sequence[str] | None
+) -> PreTrainedModel:
+    """Write the names of a model's classes into its configuration. Returns the model.
+
+    labels: as in `export`.
+    """
+    if labels:
+        model.config.id2label = dict(enumerate(labels))
+        model.config.label2id = {name: number for number, name in enumerate(labels)}
+    if labels is not None:
+        model.config.problem_type = (
+            "single_label_classification" if labels else "regression"
+        )
+    return model
+
+
+def carry(folder: Path) -> bool:
+    """Add the sources of a changed model to its folder, and the names of its classes to
+    its configuration as `auto_map`. Returns whether the model needs them."""
+    if not backbone.operated(folder):
+        return False
+    config, code = backbone.described(folder), Path(modeling.__file__)
+    methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
+    files = [inspect.getfile(function(name)) for name in methods]
+    for path in (code, *get_relative_import_files(code), *files):
+        shutil.copy(path, folder)
+    # transformers copies only files that are imported, so the methods are imported here.
+    with (folder / code.name).open("a") as file:
+        file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
+    name = backbone.architecture(folder)
+    config_class = getattr(modeling, name).config_class.__name__
+    classes = {"AutoConfig": config_class, auto(name): name}
+    config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    return True
+
+
+def auto(cls: str) -> str:
+    """Return the name of the Auto class that opens a model of the class with the name
+    `cls`."""
+    _, head, task = cls.partition("For")
+    return f"AutoModel{head}{task}"
+
+
+@torch.no_grad()
+def outputs(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> np.ndarray:
+    """Return all outputs of a model for a batch as one flat array."""
+    return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
+
+
+def in_onnx(
+    model: PreTrainedModel, batch: dict[str, torch.Tensor], path: Path
+) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
+    """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
+
+    batch: an example, of which the numbers of rows and of tokens are left free. path:
+    the new file."""
+    import onnxruntime
+    from onnxscript import opset18
+
+    def multiply(a: Any, b: Any) -> Any:
+        """Return the product of two matrices of int8 in int32."""
+        return opset18.MatMulInteger(a, b)
+
+    logging.getLogger("torch.onnx").setLevel(
+        logging.ERROR
+    )  # PyTorch warns without torchvision.
+    free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
+    options: dict[str, Any] = {
+        "input_names": [*batch],
+        "output_names": ["logits"],
+        "dynamic_shapes": free,
+        "custom_translation_table": {torch.ops.aten._int_mm.default: multiply},
+    }
+    torch.onnx.export(
+        model, (), path, kwargs=batch, external_data=False, verbose=False, **options
+    )
+    session = onnxruntime.InferenceSession(path)
+    return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[
+        0
+    ].flatten()
+
+
+def fixed(model: PreTrainedModel) -> int:
+    """Return the only number of tokens that a model takes; 0 where it takes any
+    number."""
+    lengths = (
+        p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
+    )
+    return max(lengths, default=0)
+
+
+def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield random batches of several lengths, [rows, T] each. The first row is whole,
+    the others are padded."""
+    config, random = model.config, torch.Generator().manual_seed(0)
+    most = fixed(model) or min(128, config.max_position_embeddings - 2)
+    for tokens in (most,) if fixed(model) else (most // 4, most // 2, most):
+        ids = torch.randint(config.vocab_size, (rows, tokens), generator=random)
+        ends = torch.randint(2, tokens, (rows, 1), generator=random)
+        ends[0] = tokens
+        mask = (torch.arange(tokens) < ends).long()
+        ids = torch.where(mask.bool(), ids, config.pad_token_id)
+        kinds = getattr(config, "type_vocab_size", 0)
+        types = (torch.arange(tokens) >= ends // 2) * mask * (kinds > 1)
+        yield dict(zip(INPUTS, (ids, mask, types)[: 2 + (kinds > 0)], strict=False))
