@@ -70,13 +70,13 @@ class Clock:
         return statistics.median(took) if took else None
 
     def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return [expected seconds] of Specs, or None where half of them are unknown.
+        """Return [expected seconds] of Specs, or None where most of them are unknown.
 
         An unknown one takes the mean of the others, which would be that of few if most
         were unknown."""
         medians = [self.median(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
-        if medians and 2 * len(known) <= len(medians):
+        if 2 * len(known) < len(medians):
             return None
         mean = sum(known) / max(1, len(known))
         return [mean if seconds is None else seconds for seconds in medians]
