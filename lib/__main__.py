@@ -10,6 +10,7 @@ import getpass
 import json
 import locale
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -25,7 +26,6 @@ from lib.core import disk, paths
 from lib.core.names import Refused, one_line
 
 if TYPE_CHECKING:
-    from lib.cluster import sweep
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -72,9 +72,15 @@ MODEL = option(
     default="",
     help="your own encoder: a folder, or a name that `fetch` brought",
 )
+LENGTH = option(
+    "--length",
+    type=positive,
+    default=0,
+    help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
+)
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
-PAGES = (PATTERN, PROFILE, DATA, MODEL)
+PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
 PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
 WORKERS = option(
     "--workers", "-w", type=positive, help="runs at once; else as many as fit"
@@ -95,7 +101,7 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from lib.papers import grids
 
     scope = grids.reader_profile(
-        grids.profile_of(args.profile).name, args.data, args.model
+        grids.profile_of(args.profile).name, args.data, args.model, args.length
     )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.values(scope) | lists
@@ -117,8 +123,10 @@ def read(
     report_edits()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
-    lines = [*own_lines(args.profile)[1:], reader_part(args.profile, "data")]
-    print(*filter(len, lines), sep="\n", end="\n" * any(lines))
+    lines = own_lines(args.profile)[1:]
+    if full := reader_part(args.profile, "data"):
+        lines.append(f"in full: --data {shlex.quote(full)}")
+    print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find(args.pattern)
     names = {path: notebook.name_of(path) for path in matches}
     suited = [path for path, name in names.items() if planned.has(args.profile, name)]
@@ -142,24 +150,20 @@ def read(
     return grids, absent, Store()
 
 
-def outlook(scope: str, missing: list[Spec], clock: sweep.Clock) -> str:
+def outlook(scope: str, missing: list[Spec]) -> str:
     """Return a line on what a run on a reader's rows trains first, and when its answer
     comes; "" where nothing is to train.
 
-    Where no run tells the time, FLOPs and the pace of this machine do."""
+    FLOPs and the pace of a core tell the time: other runs had other rows and encoders.
+    """
     from lib.cluster import sweep
     from lib.papers import grids
 
     trainings = [spec for spec in missing if "train" in spec.args]
     if not (grids.reader_part(scope, "data") and trainings):
         return ""
-    known_seconds, how = clock.forecast(missing), ""
-    if known_seconds:
-        seconds = known_seconds
-        first = seconds[missing.index(trainings[0])]
-    else:
-        seconds = grids.rough_seconds(scope, trainings)
-        first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
+    seconds = grids.rough_seconds(scope, trainings)
+    first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     lesson = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
     every = first + (sum(seconds) - first) / paths.cores()
@@ -196,7 +200,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
             missing = store.missing(specs)
             todo = sweep.expected(missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            if line := outlook(scope, list(missing), sweep.Clock(store)):
+            if line := outlook(scope, list(missing)):
                 print(line, flush=True)
             with pages.meanwhile():
                 lost = sweep.make(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lib.core import disk
+from lib.core.names import Refused
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import say
 from lib.model.options import settled
@@ -275,6 +276,11 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     assert same(model, expected)
     assert again == result and ("best_step" in again) == (select == "best")
     assert [line for line in writer.lines if "resumed" not in line] == whole.lines
+
+
+def test_the_best_model_needs_a_judge(tiny, tmp_path):
+    with pytest.raises(Refused, match="nothing judges this training"):
+        fitted(tiny, RunWriter(tmp_path / "run"), train(select="best"))
 
 
 def test_bfloat16_runs_resume_too(tiny, tmp_path):

@@ -146,6 +146,9 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
     assert not main(["export", run.name, "--to", str(tmp_path / "out")])
     card = (tmp_path / "out" / "README.md").read_text()
     assert "What my-encoder read in pre-training" in card
+    assert f"\n# rows.tsv, {run.name}\n" in card and "text, label" not in card
+    (score, *_) = ModelCard(card).data.eval_results
+    assert score.dataset_name == "rows.tsv"
     for file in (tmp_path / "out").iterdir():
         assert str(tmp_path).encode() not in file.read_bytes(), file
     assert ModelCard(card).data.base_model is None

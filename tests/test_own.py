@@ -262,7 +262,11 @@ def refused(path, error):
             "text,label,label\n" + "a,b,c\n" * 50,
             "'label', 'label'; .* each once; fix",
         ),
-        ("a.tsv", table([*reviews(), *[("", "good")] * 6]), "a.tsv:102: nothing in a"),
+        (
+            "a.tsv",
+            table([*reviews(), *[("", "good")] * 6]),
+            "a.tsv: 6 of 106 rows with an empty cell .*, such as a.tsv:102",
+        ),
         (
             "a.tsv",
             table([(text, "one") for text, _ in reviews()]),
@@ -629,7 +633,9 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     path = put(tmp_path, "a.tsv", table(longer))
     mine = grids.ReaderProfile("toy", str(path), folder)
     line = "Of the first 80 rows: 0.0% of the tokens are unknown, 100% of the rows are "
-    line += "cut at 64 tokens (95 % have at most 98; max_length in lib/papers/grids.toml sets it)"
+    line += (
+        "cut at 64 tokens (95 % have at most 98; the length of 92_your_task sets it)"
+    )
     assert mine.feed.line == line and f"{line}." in mine.about()
     assert mine.cautions == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
@@ -687,11 +693,13 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
 
     monkeypatch.setattr(site.Report, "finish", finish)
     words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
+    monkeypatch.setattr(sweep.Clock, "forecast", lambda *_: [1.0])  # Of other rows.
+    monkeypatch.setattr(grids, "pace", lambda: 1e6)
     assert main(words) == 0
     first, *_, before, last = capsys.readouterr().out.splitlines()
     assert first == "texts: text; label: label, 2 classes: bad, good."
     assert re.match(
-        r"first the whole model learns \(\d+ epochs of 64 rows, some", before
+        r"first the whole model learns \(\d+ epochs of 64 rows, some [\d.]+ h", before
     )
     assert re.search(r"scratch/92_your_task/\S+/92_your_task.html  \(\d+ s\)$", last)
 
@@ -710,9 +718,19 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
     )
     told = capsys.readouterr().out
     assert told.startswith("texts: text; label: label, 2 classes: bad, good.\n")
-    assert f"\n{tsv}: text, label: classes\n" in told
+    assert f"\nin full: --data '{tsv}: text, label: classes'\n" in told
     assert "80 training and 20 development rows" in told
     assert "92_your_task: 5 results, " in told and "time unknown" in told
+    stars = put(
+        tmp_path,
+        "stars.tsv",
+        table([[f"a fine film {i}", i % 5 + 1] for i in range(90)]),
+    )
+    assert main([*words[:3], str(stars), *words[4:]]) == 0
+    assert (
+        f"to have scores: --data '{stars}: text, label: scores'"
+        in capsys.readouterr().out
+    )
     assert main([*words, "--methods", "Wdith"]) == 1
     lines = capsys.readouterr().out.splitlines()
     line = next(x for x in lines if x.startswith("  cannot"))
@@ -742,7 +760,35 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
         a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons
     ]
     assert len(steps) > 20 and min(steps) >= grids.STEPS
-    assert grids.lengthened("toy", grids.TEACHER["toy"]) is grids.TEACHER["toy"]
+    assert grids.suited("toy", grids.TEACHER["toy"]) is grids.TEACHER["toy"]
+
+
+def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
+    model = encoder(12)
+    mine = grids.ReaderProfile("mini", tsv, model, 24)
+    assert (
+        mine.feed.length == 24 and grids.profile_of_values(grids.values(mine)) == mine
+    )
+    assert "--length 24" in grids.words(mine)
+    values = grids.values(mine) | {"methods": list(frontier.TABLE)}
+    grid = notebook.planned(notebook.path_of("92_your_task"), values)["grid"]
+    every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
+    read = [spec.args for spec in every if "data" in spec.args]
+    names = ("train", "importance", "cut")
+    options = [args[name] for args in read for name in names if name in args]
+    lengths = [o["max_length"] if isinstance(o, dict) else o for o in options]
+    assert len(lengths) > 20 and {*lengths} == {24}
+    with pytest.raises(
+        ValueError, match="length is 999, .* reads 130 .*: take 8 to 130"
+    ):
+        grids.ReaderProfile("mini", tsv, model, 999)
+    with pytest.raises(ValueError, match="rows of your own: name them in data"):
+        grids.ReaderProfile("mini", model=model, length=24)
+    words = ["--data", tsv, "--model", model, "--length", "24"]
+    assert main(["plan", "92_your_task", "t03_pruned", *words]) == 0
+    told = capsys.readouterr().out
+    assert "cut at 24 tokens" in told
+    assert "left out ghostbert_t03_pruned_vs_ghost: it takes no length" in told
 
 
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):

@@ -62,6 +62,8 @@ def test_a_loop_leaves_the_process_as_it_was(tsv, encoder):
     try:
         lib.fit(model, tokenizer, task, rows, train)
         lib.rank(model, tokenizer, task, rows["dev"])
+        best = lib.fit(model, tokenizer, task, rows, replace(train, select="best"))
+        assert best["best_step"] == best["steps"]
         with pytest.raises(FloatingPointError):
             lib.fit(model, tokenizer, task, rows, replace(train, lr=1e30, epochs=9))
         assert torch.get_num_threads() == 2

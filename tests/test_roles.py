@@ -103,6 +103,18 @@ def test_two_labels_and_what_is_left_over_are_refused_with_lines_that_work(tmp_p
     assert kinds == [(), ("0", "1")]
     path = put(tmp_path, "left.csv", columns(",", text=TEXT, tone=TEXT, label=LABEL))
     refused(path, f"fix: name them, the label last: --data '{path}: text, label'")
+    path = put(
+        tmp_path,
+        "tweets.csv",
+        columns(
+            ",",
+            place=lambda i: "here",
+            tweet_coord=lambda i: "",
+            tweet_texts=TEXT,
+            tweet_sentiment=lambda i: LABEL(i) or -1,
+        ),
+    )
+    refused(path, f"--data '{path}: tweet_texts, tweet_sentiment'")
     path = put(tmp_path, "names.tsv", columns(wording=TEXT, verdict=LABEL))
     refused(path, f"--data '{path}: wording, verdict'")
     assert own.task(f"{path}: wording, verdict").labels == ("0", "1")
@@ -171,10 +183,12 @@ def test_the_kind_of_label_is_told_and_can_be_said(tmp_path, label, kind, low_hi
     assert bool(reading.task.labels) == is_classes
     assert (len(reading.task.labels) if is_classes else reading.task.scale) == low_high
     assert ("classes: " if is_classes else "scores from") in reading.lines[0]
-    (other,) = (line for line in reading.lines if line.startswith("to have "))
-    line = other.partition("--data ")[2].strip("'")
-    if not (kind == SCORES and len(set(map(label, range(90)))) > 45):
+    others = [line for line in reading.lines if line.startswith("to have ")]
+    assert len(others) == (is_classes or len(set(map(label, range(90)))) <= 45)
+    for other in others:
+        line = other.partition("--data ")[2].strip("'")
         assert bool(own.task(line).labels) != is_classes
+        assert len(own.reading(line).lines) == len(reading.lines)
     assert own.task(reading.task.name) == reading.task
 
 
@@ -308,7 +322,7 @@ def test_few_empty_rows_are_counted_and_left_out(tmp_path):
     assert line in reading.lines
     refused(
         put(tmp_path, "b.tsv", csv([*rows(90), *body[98:] * 5], "\t")),
-        "b.tsv:92: nothing in a cell",
+        "b.tsv: 10 of 100 rows with an empty cell in text or label, such as b.tsv:92",
     )
 
 
@@ -325,7 +339,7 @@ def test_no_encoding_is_claimed_that_may_be_wrong(tmp_path, name):
     text = csv(body) if name == "a.csv" else json.dumps(body, ensure_ascii=False)
     refused(
         put(tmp_path, name, text.encode("gb18030")),
-        rf"{name}: .*; expected UTF-8 text; fix: save it .* iconv -f ENCODING",
+        rf"{name}: .*; expected UTF-8 text; fix: save it .* GB18030 instead",
     )
 
 

@@ -64,6 +64,9 @@ CHAIN = {
     "student": finetuned(DATA, TRAIN, {"start": DISTILLED}).with_seed(1),
     "soft": finetuned(DATA, TRAIN, TAUGHT, "soft").with_seed(1),
     "both": finetuned(DATA, BEST, TAUGHT, "both").with_seed(1),
+    "best": Spec(
+        "distil", TOLD | WHOLE | {"train": BEST}, {"teacher": TEACHER}
+    ).with_seed(1),
 }
 
 
@@ -204,6 +207,14 @@ def test_the_best_model_is_the_one_that_is_kept(runs):
     found = runs["both"].metrics
     assert sorted(scored) == [3, 6, 8]
     assert found["matthews"] == max(scored.values()) == scored[found["best_step"]]
+
+
+def test_a_distillation_selects_by_development_rows_that_it_does_not_judge(runs):
+    events = runs["best"].lines("events.jsonl")
+    scored = {line["step"]: line["score"] for line in events if "score" in line}
+    found = runs["best"].metrics
+    assert sorted(scored) == [3, 6, 8] and "matthews" not in found
+    assert scored[found["best_step"]] == max(scored.values())
 
 
 def test_the_same_specs_again_are_bit_equal(runs, tmp_path):

@@ -49,7 +49,7 @@ class Feed:
             return line
         usual = int(np.quantile(self.lengths, 0.95))
         cut = f"{self.cut:.0%} of the rows are cut at {self.length} tokens"
-        more = "; max_length in lib/papers/grids.toml sets it" * (self.cut > MUCH)
+        more = "; the length of 92_your_task sets it" * (self.cut > MUCH)
         return f"{line}, {cut} (95 % have at most {usual}{more})"
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -73,10 +74,9 @@ def each_line(path: Path) -> Iterator[str]:
         fix = (
             "save it as UTF-8 where it comes from (a spreadsheet has 'CSV UTF-8'), or "
         )
-        fix += (
-            "convert it: iconv -f ENCODING -t UTF-8, where ENCODING is CP1252 for many "
-        )
-        fix += "files of Western Europe, GB18030 for Chinese ones"
+        file = shlex.quote(short_path(str(path)))
+        fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
+        fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
         raise malformed(path, error, "UTF-8 text", fix) from None
 
 
@@ -215,7 +215,8 @@ def _records(path: Path) -> Table:
         value = _turned(value)
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         form = "a list of objects, one for each row, or lists of equal length by column"
-        raise malformed(path, f"{value!r:.60}", form, MEND)
+        fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
+        raise malformed(path, f"{value!r:.60}", form, fix)
     return table_of(str(path), value)
 
 

@@ -33,6 +33,7 @@ from lib.core import disk, paths
 from lib.core.names import Absent, Refused
 from lib.data import Split, Task, lines, read, roles, squad
 from lib.data.lines import SUFFIXES, Table, cell_text, malformed, short_path
+from lib.data.roles import FEW
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,8 +51,6 @@ SAVED = ("dataset_dict.json", "dataset_info.json")
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
 # The draw of development rows has this seed.
 SEED = 0
-# So few rows may have an empty cell, or an answer that does not stand at its place.
-FEW = 0.05
 
 
 @dataclass(frozen=True)
@@ -200,8 +199,13 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
             f"{given}; fix: name one so, or name a file: --data {path / [*tables][0]}"
         )
     kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
-    sheet = "; a spreadsheet is saved as CSV first" * path.is_file()
-    raise Absent(f"no data {place!r}: name one of {kinds}, {HUB}NAME{sheet}")
+    why, sheet = "nothing lies there", ""
+    if path.is_file():
+        why, sheet = "another ending", "; a spreadsheet is saved as CSV first"
+    elif path.is_dir():
+        names = sorted(file.name for file in path.iterdir())
+        why = f"a folder of {', '.join(names[:4])}" if names else "an empty folder"
+    raise Absent(f"no data {place!r} ({why}): name one of {kinds}, {HUB}NAME{sheet}")
 
 
 # ---- rows ----
@@ -287,7 +291,7 @@ def _tabled(
     first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
     if chosen.unused:
         more.append(f"left out: {', '.join(chosen.unused)}")
-    if not known_kind and coding.is_open:
+    if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
         typed = f"{short_path(place)}: {chosen.columns(other)}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
@@ -298,18 +302,25 @@ def _tabled(
 
 def _filled(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
     """Return (the table without its rows that have nothing in one of some columns, what
-    was left out). Where these are many, the table is as it was."""
-    (place, head), *body = rows
-    names = [cell_text(name, place) for name in head]
+    was left out). Raises Refused where these are many."""
+    (file, head), *body = rows
+    names = [cell_text(name, file) for name in head]
     positions = [names.index(name) for name in columns if name in names]
     full, empty = [], []
     for place, cells in body:
         texts = [cell_text(cells[i], place) for i in positions if i < len(cells)]
         (full if all(texts) else empty).append((place, cells))
-    if not empty or len(empty) > FEW * len(body):
+    if not empty:
         return rows, []
-    about = f"left out {len(empty)} of {len(body)} rows with an empty cell"
-    return [rows[0], *full], [f"{about}, such as {Path(empty[0][0]).name}"]
+    where = f"such as {Path(empty[0][0]).name}"
+    about = f"{len(empty)} of {len(body)} rows with an empty cell"
+    if len(empty) > FEW * len(body):
+        fault = f"{about} in {' or '.join(columns)}, {where}"
+        fix = "fill them in, drop these rows, or name other columns"
+        raise malformed(
+            file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
+        )
+    return [rows[0], *full], [f"left out {about}, {where}"]
 
 
 def _is_labelled(rows: Table, label: str) -> bool:

@@ -24,7 +24,7 @@ LABELS = {
 }
 # A name with one of these words is that of a text. `lib.dataset` names texts a and b.
 TEXTS = {
-    *("text", "texts", "sentence", "question", "premise", "hypothesis", "review"),
+    *("text", "sentence", "question", "premise", "hypothesis", "review"),
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
     *("context", "answer", "comment", "message", "headline", "abstract", "summary"),
     *("description", "statement", "claim", "evidence", "response", "post", "phrase"),
@@ -33,33 +33,11 @@ TEXTS = {
 LETTERS = ("a", "b")
 # A name with one of these words is that of no text.
 OTHERS = {
-    *(
-        "id",
-        "ids",
-        "idx",
-        "index",
-        "guid",
-        "uid",
-        "uuid",
-        "key",
-        "no",
-        "number",
-        "line",
-    ),
+    *("id", "idx", "index", "guid", "uid", "uuid", "key", "no", "number", "line"),
     *("lang", "language", "locale", "date", "time", "timestamp", "datetime", "year"),
     *("month", "day", "created", "updated", "url", "link", "source", "file", "author"),
-    *(
-        "filename",
-        "user",
-        "username",
-        "split",
-        "fold",
-        "genre",
-        "type",
-        "length",
-        "len",
-    ),
-    *("count", "confidence", "label", "labels", "class", "target", "score", "rating"),
+    *("filename", "user", "username", "split", "fold", "genre", "type", "length"),
+    *("len", "count", "confidence", "label", "class", "target", "score", "rating"),
 }
 # pandas writes an index under one of the last three.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
@@ -69,6 +47,8 @@ CLASSES, SCORES = "classes", "scores"
 MOST_CLASSES, MOST_GRADES = 100, 20
 # A number may have a decimal comma, and a percent sign behind it.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
+# So many rows may have an empty cell, or an answer that does not stand at its place.
+FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
 
@@ -96,7 +76,7 @@ class Coding:
     kind: CLASSES or SCORES. labels: the class names, () for scores. scale: the scores
     that 0 and 5 stand for. code: f(label) -> class code or score. lines: what a reader
     should know about it, the first one in few words. is_open: whether the labels are
-    numbers, which could be of the other kind."""
+    numbers that could be of the other kind."""
 
     kind: str
     labels: tuple[str, ...]
@@ -158,8 +138,10 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
 
 
 def words(name: str) -> set[str]:
-    """Return the words of a column's name, as "review" and "text" of "reviewText2"."""
-    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+    """Return the words of a column's name, as "review" and "text" of "reviewText2",
+    each with its singular."""
+    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+    return {*every, *(word.removesuffix("s") for word in every)}
 
 
 def is_label(name: str) -> bool:
@@ -199,20 +181,30 @@ def _decided(rows: Table, header: list[str], label: str) -> dict[str, int]:
 
 def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
     """Return {name: cells} of the rows that are as wide as the header."""
-    body = [list(map(str, cells)) for _, cells in rows[1:] if len(cells) == len(header)]
+    body = [
+        ["" if cell is None else str(cell) for cell in cells]
+        for _, cells in rows[1:]
+        if len(cells) == len(header)
+    ]
     return dict(zip(header, map(list, zip(*body, strict=True)), strict=False))
 
 
 def _misfit(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
     """Return what is wrong with the columns of a table, what is expected, and the line
-    to type."""
+    to type. Columns that are named in it have hardly any empty cell."""
     fault = f"columns {', '.join(map(short, header))}"
     expected = "one or two texts and a label, known by their names, each once"
-    columns = _columns(rows, header)
+    columns = {
+        name: cells
+        for name, cells in _columns(rows, header).items()
+        if name and cells.count("") <= FEW * len(cells)
+    }
     labels = [n for n in dict.fromkeys(header) if is_label(n)]
+    labels = labels or [n for n in columns if words(n) & LABELS and not is_text(n)]
     labels = labels or [_shortest_list(columns) or "LABEL"]
     texts = [n for n in columns if is_text(n) and n not in labels]
-    texts = texts or [n for n in columns if n and n not in labels and not is_other(n)]
+    rest = [n for n in columns if n not in labels and not is_other(n)]
+    texts = texts or _longest({name: columns[name] for name in rest})
     choices = [
         f"--data {shlex.quote(f'{short_path(place)}: ' + ', '.join([*(texts[:2] or ['TEXT']), n]))}"
         for n in labels[:3]
@@ -237,6 +229,13 @@ def _headless(place: str, rows: Table, header: list[str]) -> tuple[str, str, str
     form = f"(printf '{line}\\n'; cat {shlex.quote(short_path(place))}) > names{ending}"
     fault = f"a first line {short(', '.join(header))} that is a row"
     return fault, "the names of the columns", f"put them before it, such as {form}"
+
+
+def _longest(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the columns whose cells have at least half of the most characters."""
+    sizes = {name: sum(map(len, cells)) for name, cells in columns.items()}
+    most = max(sizes.values(), default=0)
+    return [name for name, size in sizes.items() if 2 * size >= most]
 
 
 def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
@@ -267,6 +266,7 @@ def code_labels(
     labels, or too many."""
     every = [row for part in rows.values() for row in part]
     values = {row.label: value_of(row.label) for row in every}
+    most_classes = min(MOST_CLASSES, len(every) // 2)
     kind = kind or _kind(every, values)
     for row in every:
         value = values[row.label]
@@ -279,10 +279,11 @@ def code_labels(
             fault = f"label {short(row.label)}"
             raise malformed(row.place, fault, expected, "mend or drop the row")
     if kind == SCORES:
-        coding, count, most = _scores(values), len({*values.values()}), len(every)
+        count, most = len({*values.values()}), len(every)
+        coding = _scores(values, count <= most_classes)
     else:
         coding = _classes(rows, values)
-        count, most = len(coding.labels), min(MOST_CLASSES, len(every) // 2)
+        count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {short(min(values))}"
         fix = f"name the columns, the label last: --data '{short_path(place)}: TEXT, LABEL'"
@@ -309,7 +310,7 @@ def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
     return CLASSES if len(numbers) <= most else SCORES
 
 
-def _scores(values: Mapping[str, float | None]) -> Coding:
+def _scores(values: Mapping[str, float | None], is_open: bool) -> Coding:
     numbers = {label: value for label, value in values.items() if value is not None}
     low, high = min(numbers.values()), max(numbers.values())
 
@@ -317,7 +318,7 @@ def _scores(values: Mapping[str, float | None]) -> Coding:
         return 5 * (numbers[label] - low) / (high - low)
 
     return Coding(
-        SCORES, (), (low, high), code, (f"scores from {low:g} to {high:g}",), True
+        SCORES, (), (low, high), code, (f"scores from {low:g} to {high:g}",), is_open
     )
 
 

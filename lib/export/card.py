@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from lib.core.spec import Spec, ancestry, from_json, placeless
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.data import Task
+from lib.data import Task, own
 from lib.data.models import HUB
 from lib.export.opened import task_of
 from lib.report.tables import escaped
@@ -29,7 +29,7 @@ def card(run: Run, exported: Json) -> ModelCard:
     return ModelCard.from_template(
         metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
-        title=escaped(f"{Path(task.name).name if task else 'Encoder'}, {run.name}"),
+        title=escaped(f"{called(run, task) if task else 'Encoder'}, {run.name}"),
         classes=[escaped(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * exported["remote"],
         scores=measured(run, task),
@@ -37,6 +37,12 @@ def card(run: Run, exported: Json) -> ModelCard:
         method="\n".join(steps(spec)),
         **{"run": run, "exported": exported, "task": task, "bases": bases},
     )
+
+
+def called(run: Run, task: Task) -> str:
+    """Return the name of a task for its readers; that of own rows is their file's."""
+    is_own = run.spec["args"]["data"]["source"] == "own"
+    return own.title(task.name) if is_own else task.name
 
 
 def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
@@ -48,9 +54,7 @@ def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
     if task:
         kind = "question-answering" if task.span else "text-classification"
     scores = [
-        EvalResult(
-            kind, run.spec["args"]["data"]["source"], Path(task.name).name, *score
-        )
+        EvalResult(kind, run.spec["args"]["data"]["source"], called(run, task), *score)
         for score in measured(run, task).items()
         if task
     ]

@@ -82,7 +82,8 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     try:
         check(place, task)
     except Refused as error:
-        raise type(error)(str(error).replace(str(place), str(path))) from None
+        told = str(error).replace(str(place), str(path).rstrip("/"))
+        raise type(error)(told) from None
     return str(place)
 
 
@@ -109,7 +110,7 @@ def check(place: Path, task: Task | None) -> None:
     wrong = [
         *infinite(weights, tensors),
         *wrong_tokens(tokens(place, shape.family), shape, config, task),
-        *(wrong_head(tensors, config, task) if task else []),
+        *(wrong_head(place, tensors, config, task) if task else []),
     ]
     if wrong:
         raise Refused(f"{place}: {'; '.join(wrong)}")
@@ -321,7 +322,9 @@ def wrong_tokens(
         yield f"type_vocab_size is {shape.types}, and pairs have {written.types}; {fix}"
 
 
-def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterator[str]:
+def wrong_head(
+    place: Path, tensors: Mapping[str, Json], config: Json, task: Task
+) -> Iterator[str]:
     """Yield how the head in a folder does not fit a task; an encoder without one
     does."""
     cls, prefix = HEADS[task.span]
@@ -346,4 +349,6 @@ def wrong_head(tensors: Mapping[str, Json], config: Json, task: Task) -> Iterato
     elif classes and names and names.lower() not in (classes.lower(), unnamed.lower()):
         fault = f"the head's classes are {names}, the task's {classes}"
     if fault:
-        yield f"{fault}; {HEADLESS}"
+        code = f"from transformers import AutoModel as M, AutoTokenizer as T; a = {str(place)!r}; "
+        code += "b = a + '-encoder'; [x.from_pretrained(a).save_pretrained(b) for x in (M, T)]"
+        yield f'{fault}; {HEADLESS}: python -c "{code}", then take {place}-encoder'

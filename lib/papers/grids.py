@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from lib import data
 from lib.core import disk, options
 from lib.core.names import Refused, known
-from lib.core.options import Augment, Numerics, Span, Targets, Train
+from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import collect, find_papers
 from lib.core.rows import Row
 from lib.core.spec import Spec
@@ -32,8 +32,8 @@ from lib.core.types import Json
 from lib.data import grammar, models, own
 from lib.data.feed import Feed, look
 from lib.data.read import GLUE, SENTEVAL, SQUAD
+from lib.papers.encoder import configuration, first_position, shape_of
 from lib.papers.encoder import folder as folder
-from lib.papers.encoder import shape_of
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES, Shape, layered_flops
 
@@ -102,11 +102,15 @@ PROFILES = {
 }
 
 Value = TypeVar("Value")
-Training = TypeVar("Training", Train, Json)  # A Json is of a finished Spec.
+# A Json is of a finished Spec.
+Options = TypeVar("Options", Train, Importance, Json)
 
 # A training does this share of the FLOPs of a product of matrices, and each step takes
-# so many seconds more.
-EFFICIENCY, STEP_SECONDS = 0.5, 0.02
+# so many seconds more. By 240 steps of 32 rows of a BERT of 2 layers of 384: 4,628 GFLOP
+# in 81 seconds of a core, of which the product does 91 GFLOP a second.
+EFFICIENCY, STEP_SECONDS = 0.65, 0.02
+# Rows of a reader are cut at so many tokens at least.
+SHORTEST = 8
 PARAMETERS = (
     "profile",
     "data",
@@ -197,18 +201,29 @@ class ReaderProfile(str):
     """A ReaderProfile is the name of a profile, with the reader's data, model, or both.
 
     data: a file of the reader (lib.data.own), or "". model: the full path of a folder,
-    or "". Raises Refused for data without a model at toy."""
+    or "". length: the number of tokens at which rows of the data are cut; 0 takes the
+    profile's. Raises Refused for data without a model at toy, for a length without
+    data, and for one that the encoder cannot read."""
 
     data: str
     model: str
+    length: int
 
-    def __new__(cls, profile: str, data: str = "", model: str = "") -> Self:
+    def __new__(
+        cls, profile: str, data: str = "", model: str = "", length: int = 0
+    ) -> Self:
         self = super().__new__(cls, profile)
         task = own.task(data) if data else None
         self.data, self.model = task.name if task else "", model and folder(model, task)
+        self.length = length
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
+        if length and not data:
+            raise Refused("a length is for rows of your own: name them in data")
+        if length and not SHORTEST <= length <= (most := self.positions):
+            fault = f"length is {length}, and the encoder reads {most} tokens"
+            raise Refused(f"{fault}: take {SHORTEST} to {most}")
         if self.feed and self.feed.unknown > 0.5:
             fix = "take an encoder of the language and the case of your texts, or set "
             fix += "do_lower_case in tokenizer_config.json as its vocabulary has it"
@@ -226,18 +241,29 @@ class ReaderProfile(str):
         return own.title(self.data) if self.data else ""
 
     @property
+    def encoder(self) -> Path | None:
+        """Return the folder of the encoder, where one is at hand."""
+        names = CHECKPOINTS.get(self[:], {})
+        if self.model or not names:
+            return Path(self.model) if self.model else None
+        return data.holding(names["bert"], "config.json")
+
+    @property
+    def positions(self) -> int:
+        """Return the number of tokens that the encoder can read."""
+        base = shape(self)
+        config = configuration(self.encoder) if self.encoder else {}
+        return base.positions - first_position(base.family, config)
+
+    @property
     def feed(self) -> Feed | None:
         """Return what the encoder is given of the reader's rows; None without rows, and
         where no tokenizer is at hand."""
-        place: Any = self.model
-        if self.data and not place:
-            names = CHECKPOINTS.get(self[:], {})
-            place = names and data.holding(names["bert"], "config.json")
-        if not (self.data and place):
+        if not (self.data and self.encoder):
             return None
         reading = own.reading(self.data)
-        length = 0 if reading.task.span else TEACHER[self].max_length
-        return look(reading.splits["train"], place, length)
+        cut = 0 if reading.task.span else longest(self)
+        return look(reading.splits["train"], self.encoder, cut)
 
     @property
     def cautions(self) -> list[str]:
@@ -266,10 +292,18 @@ class ReaderProfile(str):
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def reader_profile(profile: str, data: str = "", model: str = "") -> str:
-    """Return the profile's name, as an `ReaderProfile` where data or model are
+def reader_profile(
+    profile: str, data: str = "", model: str = "", length: int = 0
+) -> str:
+    """Return the profile's name, as an `ReaderProfile` where data, model or length are
     given."""
-    return ReaderProfile(profile, data, model) if data or model else profile
+    is_own = data or model or length
+    return ReaderProfile(profile, data, model, length) if is_own else profile
+
+
+def longest(profile: str) -> int:
+    """Return the number of tokens at which the rows of a profile are cut."""
+    return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
 def profile_of_values(values: Mapping[str, Any]) -> str:
@@ -277,22 +311,23 @@ def profile_of_values(values: Mapping[str, Any]) -> str:
 
     values: {parameter: value}. A notebook without `data` may use `model` for something
     else, so its profile alone counts."""
-    parameters = PARAMETERS if "data" in values else PARAMETERS[:1]
-    return reader_profile(*(values.get(name, "") for name in parameters))
+    parameters = (*PARAMETERS, "length") if "data" in values else PARAMETERS[:1]
+    return reader_profile(**{n: values[n] for n in parameters if n in values})
 
 
-def values(profile: str) -> dict[str, str]:
+def values(profile: str) -> dict[str, Any]:
     """Return the parameters of a notebook that mean a profile's name."""
+    if not isinstance(profile, ReaderProfile):
+        return {"profile": profile[:]}
     reader_parts = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
-    return {"profile": profile[:]} | (
-        reader_parts if isinstance(profile, ReaderProfile) else {}
-    )
+    cut = {"length": profile.length} if profile.length else {}
+    return {"profile": profile[:]} | reader_parts | cut
 
 
 def words(profile: str) -> list[str]:
     """Return the words of a command that mean a profile's name."""
     return [
-        f"--{name} {shlex.quote(value)}"
+        f"--{name} {shlex.quote(str(value))}"
         for name, value in values(profile).items()
         if value
     ]
@@ -451,9 +486,8 @@ def common(
         "numerics": profile_of(profile).numerics,
     }
     task_args |= {"span": cut} if (cut := span(profile, task, spans)) else {}
-    task_args |= (
-        {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
-    )
+    for name in ("train", "importance"):
+        task_args |= {name: suited(profile, args.pop(name))} if name in args else {}
     return task_args | args
 
 
@@ -463,31 +497,37 @@ def asked(profile: str) -> Span | None:
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
-def lengthened(profile: str, train: Training) -> Training:
-    """Return the settings of a training.
+def suited(profile: str, options: Options) -> Options:
+    """Return settings of a training or a ranking as a reader's rows need them.
 
-    If a reader's rows are few, it has so many epochs that it has at least STEPS steps.
-    """
-    name = reader_part(profile, "data")
-    if not name or isinstance(train, dict):
-        return train
-    rows = own_rows(name, profile, None, HELD_OUT[profile])[0]
-    return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
+    Rows are cut at the reader's length. If they are few, a training has so many epochs
+    that it has at least STEPS steps."""
+    if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
+        return options
+    if profile.length:
+        options = replace(options, max_length=profile.length)
+    if not profile.data or not isinstance(options, Train):
+        return options
+    rows = own_rows(profile.data, profile, None, HELD_OUT[profile])[0]
+    epochs = max(options.epochs, ceil(STEPS * options.batch / rows))
+    pad_to = profile.length if options.pad_to and profile.length else options.pad_to
+    return replace(options, epochs=epochs, pad_to=pad_to)
 
 
 def pace() -> float:
-    """Return the FLOPs that one core does in a second, by a product of matrices."""
-    matrix, began = np.ones((1024, 1024), np.float32), time.perf_counter()
+    """Return the FLOPs that one core does in a second of its own, by a product of
+    matrices; other work on the machine does not count."""
+    matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
             matrix @ matrix
-    return 4 * 2 * 1024**3 / (time.perf_counter() - began)
+    return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
 def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
-    """Return the seconds that trainings on a reader's rows take on one core, by the
-    FLOPs of the whole model: a step is three times its forward pass."""
-    encoder, tokens, reads = shape(profile), TEACHER[profile].max_length, None
+    """Return the seconds of a core that trainings on a reader's rows take, by the FLOPs
+    of the whole model: a step is three times its forward pass."""
+    encoder, tokens, reads = shape(profile), longest(profile), None
     if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
         tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
     layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers

@@ -117,8 +117,13 @@ class TaskTraining:
 
     def score(self, judge: Judge) -> float:
         """Return the score that selects the best model: the mean of its metrics."""
-        values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
-        return sum(values[name] for name in names) / len(names)
+        return mean_score(self.train, self.task, judge()[0])
+
+
+def mean_score(train: Train, task: Task, values: Mapping[str, float]) -> float:
+    """Return the mean of the metrics by which a training selects its best model."""
+    names = train.select_by or task.metrics[:1]
+    return sum(values[name] for name in names) / len(names)
 
 
 def on_task(
@@ -148,10 +153,12 @@ def learn(
 
     judged: how the names of the splits begin whose predictions are saved. Where
     `train.select` is "best", the held-out rows decide if they are judged, else the
-    development set. may_diverge: whether a loss that is not finite is a result,
+    development set, judged or not. may_diverge: whether a loss that is not finite is a result,
     `diverged`, without predictions."""
     run, rows, judges = training.run, training.rows, training.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))
+    if training.train.select == "best" and not judge:
+        judge = training.judges(model, "dev")["dev"]
     score = partial(training.score, judge) if judge else None
 
     with objective as loss:
@@ -213,7 +220,7 @@ class Trainer:
         seed: int = 0,
         numerics: Numerics | None = None,
     ) -> None:
-        self.train, self.seed = train, seed
+        self.train, self.task, self.seed = train, task, seed
         self.numerics = numerics or loop.options({"dtype": "float32", "threads": 1})
         length = train.max_length
         self.rows, _ = heads.rows(tokenizer, splits["train"], task, length)
@@ -245,10 +252,14 @@ class Trainer:
         not finite."""
         loss = loss or self.labels(model)
         train = replace(self.train, **changes)
+
+        def score() -> float:
+            return mean_score(train, self.task, self.scores(model))
+
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
             run.result = loop.fit(
-                run, model, self.rows, loss, train, self.numerics, methods=methods
+                run, model, self.rows, loss, train, self.numerics, score, methods
             )
         return run

@@ -108,8 +108,13 @@ def fit(
     order.
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
-    FloatingPointError, naming the step, where the loss is not finite.
+    FloatingPointError, naming the step, where the loss is not finite, and Refused where
+    nothing tells which model is the best.
     """
+    selects = train.select == "best"
+    if selects and not score:
+        fault = "select is 'best', and nothing judges this training"
+        raise Refused(f"{fault}; it must be 'last'")
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(device()).train()
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
@@ -167,8 +172,7 @@ def fit(
             if step % -(-steps // POINTS) == 0:
                 curve = {name: float(value.detach()) for name, value in parts.items()}
                 run.log(step, curve=curve)
-            if train.select == "best" and (done == steps or done % every == 0):
-                assert score is not None
+            if score and selects and (done == steps or done % every == 0):
                 best = keep_best(run, model, score(), done, best)
                 model.train()
             run.progress(done / steps)

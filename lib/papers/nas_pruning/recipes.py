@@ -143,7 +143,7 @@ def paced(
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     few: Json = {"epochs": 3} if profile == "paper" and task in long else {}
-    return grids.lengthened(profile, replace(train, **few | changes))
+    return grids.suited(profile, replace(train, **few | changes))
 
 
 def rows(profile: str, task: str) -> Json:
