@@ -38,7 +38,7 @@ MARKS = (
     "span_f1",
 )  # Each question has a mark of these metrics, and their mean counts.
 SEEDS = 3  # Fewer seeds prove nothing and have no interval.
-BLOCK = 64  # So many examples are left out at a time, in arrays that a cache holds.
+BLOCK = 32  # So many examples are left out at a time, in arrays that a cache holds.
 
 
 @dataclass(frozen=True)
@@ -226,10 +226,12 @@ def _ranked(
     for first in range(0, count, BLOCK):
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        members = (cluster[rows] == block[:, None]).astype(np.float32)
         moves = [_signs(x, x[rows]) for x in columns]
         if not np.array_equal(cluster[rows], block):  # Some leave out several examples.
-            moves = [members @ signs for signs in moves]
+            members = [cluster[rows] == each for each in block]
+            moves = [
+                np.stack([signs[part].sum(0) for part in members]) for signs in moves
+            ]
         left = [rank - move for rank, move in zip(ranks, moves, strict=True)]
         yield cluster != block[:, None], left
 
