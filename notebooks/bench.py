@@ -546,7 +546,7 @@ QUICK = {
     "distilling": {"repeats": 1, "rows": 64},
     "augmenting": {"repeats": 1, "rows": 10},
     "pruning": {"repeats": 1, "sizes": (("CoLA", 0, 2),)},
-    "cutting": {"turns": 4},
+    "cutting": {"turns": 2},
     "searching": {"repeats": 1, "rows": 64, "documents": 50},
 }
 

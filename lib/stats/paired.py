@@ -228,7 +228,7 @@ def _ranked(
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
         moves = [_signs(x, x[rows]) for x in columns]
         if not np.array_equal(cluster[rows], block):  # Some leave out several examples.
-            members = [cluster[rows] == each for each in block]
+            members = [cluster[rows] == number for number in block]
             moves = [
                 np.stack([signs[part].sum(0) for part in members]) for signs in moves
             ]
