@@ -1,6 +1,7 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
 # make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too; make test-faults: kills, damage, bad input;
 #                test-cluster: Ray and Slurm; test-scale: figures; test-gpu: what needs a card)
+# make bench     measure the training loop and the methods for figures/bench (ARGS="--quick training": a sample of one part)
 # Variables: PROFILE=toy|mini|base|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
@@ -55,7 +56,7 @@ test-scale: .venv/ready-dev
 	$(bin)/python -m pytest -q -s -rs tests/test_scale.py
 
 bench: .venv/ready-dev
-	$(bin)/python notebooks/bench.py
+	$(bin)/python notebooks/bench.py $(ARGS)
 
 lab: .venv/ready
 	$(bin)/jupyter lab --LabApp.news_url=None notebooks

@@ -1,6 +1,13 @@
 """What the page `bench_t01_training` shows, measured: `make bench` writes
 figures/bench/*.csv.
 
+    python notebooks/bench.py [part ...] [--quick]
+
+Each line of a table is printed as it is measured, and written at once to a file of this
+start below figures/scratch/bench, so a kill loses none. A part that ends puts its lines
+in place of earlier ones of the same kind of processor. With --quick each part is a
+sample of seconds, which stays in that file.
+
 Our training loop stands against transformers.Trainer on the same rows, epochs, seeds
 and machine, each training in a process of its own. Its opponents are Trainer with the
 habits of run_glue (padding to 128 tokens, float32), Trainer tuned (dynamic padding,
@@ -8,7 +15,9 @@ batches by length, bfloat16 where ours uses it), and Trainer tuned with our sett
 the memory allocator. Repeats are interleaved, and CPU time stands beside wall time.
 Each part yields the lines of its table, one for each measurement."""
 
+import argparse
 import platform
+import resource
 import sys
 import tempfile
 import time
@@ -26,7 +35,7 @@ import transformers
 from torch import profiler
 
 from lib import data
-from lib.core import paths, processor
+from lib.core import disk, paths, processor
 from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
@@ -58,7 +67,9 @@ TRAIN = Train(
     dropout=0.1,
     byte_dropout=True,
 )
-LEAN, FULL = (Numerics(dtype, 1, grids.DEVICE) for dtype in ("bfloat16", "float32"))
+# Without instructions for bfloat16 all contenders compute in float32.
+DTYPE = "bfloat16" if grids.DEVICE or processor.has_bfloat16() else "float32"
+LEAN, FULL = (Numerics(dtype, 1, grids.DEVICE) for dtype in (DTYPE, "float32"))
 HABITS, TUNED = "Trainer, run_glue habits", "Trainer, tuned"
 LABELS = Targets("hard")
 
@@ -114,6 +125,14 @@ def peak(dtype, seconds=0.5):
             _ = (a @ b)[0, 0].item()
             best = max(best, 2 * size**3 / (time.perf_counter() - began))
     return best
+
+
+def peak_memory():
+    """Return the most bytes that this process had: on its GPU, or in memory."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes.
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def tasks(rows):
@@ -226,6 +245,7 @@ def trained(name, repeat, contender, rows):
         **{"threads": LEAN.threads, "examples_per_second": len(split) / wall},
         **{"wall_seconds": wall, "cpu_seconds": cpu, "peak_gflops": ceiling / 1e9},
         "share_of_peak": work / wall / ceiling,
+        "peak_megabytes": peak_memory() / 1e6,
         "dev_score": metrics.score(task.metrics[0], logits, dev.y),
     }
 
@@ -239,8 +259,12 @@ def training(repeats=5, rows=1024):
         "max_tasks_per_child": 1,
     }
     with ProcessPoolExecutor(**new) as process:
-        for job in product(tasks(rows), range(repeats), CONTENDERS):
-            yield process.submit(trained, *job, rows).result()
+        for name, repeat in product(tasks(rows), range(repeats)):
+            speeds = {}
+            for contender in CONTENDERS:
+                line = process.submit(trained, name, repeat, contender, rows).result()
+                speeds[contender] = line["examples_per_second"]
+                yield line | {"ours_over_it": speeds["ours"] / speeds[contender]}
 
 
 def profile(rows=256, most=10):
@@ -501,23 +525,85 @@ def cutting(turns=50, ratio=0.3, batch=8):
 
 
 def machine():
-    """Where and when a bench ran, for its table."""
+    """Where and when a bench ran, for its table. The features tell what a processor can
+    do; its name may not."""
     card = torch.cuda.is_available() and torch.cuda.get_device_name()
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": card or processor.name(),
+        "features": " ".join(processor.features()),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
     }
 
 
+PARTS = (training, profile, distilling, augmenting, pruning, cutting, searching)
+# A quick bench calls its parts with these arguments.
+QUICK = {
+    "training": {"repeats": 1, "rows": 128},
+    "profile": {"rows": 64},
+    "distilling": {"repeats": 1, "rows": 64},
+    "augmenting": {"repeats": 1, "rows": 10},
+    "pruning": {"repeats": 1, "sizes": (("CoLA", 0, 2),)},
+    "cutting": {"turns": 2},
+    "searching": {"repeats": 1, "rows": 64, "documents": 50},
+}
+
+
+def as_text(line):
+    """A line of a table as text, its numbers with four digits."""
+    return "  ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in line.items()
+    )
+
+
+def record(lines, journal):
+    """Yield the lines of a table as they come, printed and written to a file."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    for number, line in enumerate(lines):
+        print(f"  {as_text(line)}", flush=True)
+        table = pd.DataFrame([line | machine()])
+        table.to_csv(journal, mode="a", header=not number, index=False)
+        yield line
+
+
+def replace_lines(lines, path):
+    """Put lines into a table, in place of those of the same kind of processor.
+
+    A line that names no features is of the kind of its device."""
+    table = pd.DataFrame(lines).assign(**machine()).round(4)
+    if path.exists():
+        old = pd.read_csv(path, keep_default_na=False)
+        kinds = old.get("features", pd.Series("", old.index))
+        is_same = (old["device"] == table["device"][0]) & kinds.isin(
+            ["", table["features"][0]]
+        )
+        table = pd.concat([old[~is_same], table])
+    disk.write(path, table.to_csv(index=False))
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(
+        "bench.py", description="What costs how much here."
+    )
+    names = {part.__name__: part for part in PARTS}
+    parser.add_argument("part", nargs="*", choices=[*names, []], help="all without one")
+    parser.add_argument("--quick", action="store_true", help="a sample of seconds")
+    args = parser.parse_args(words)
+    started = time.strftime("%Y-%m-%dT%H%M%S")
+    for name in args.part or names:
+        journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
+        print(f"{name}: {paths.shown(journal)}", flush=True)
+        try:
+            lines = [*record(names[name](**QUICK[name] if args.quick else {}), journal)]
+        except FileNotFoundError as error:
+            print(f"  left out: {error}", flush=True)
+            continue
+        if not args.quick:
+            replace_lines(lines, paths.ROOT / "figures" / "bench" / f"{name}.csv")
+
+
 if __name__ == "__main__":
-    folder = paths.ROOT / "figures" / "bench"
-    parts = (training, profile, distilling, augmenting, pruning, cutting, searching)
-    for part in [
-        part for part in parts if part.__name__ in (sys.argv[1:] or part.__name__)
-    ]:
-        print(part.__name__, flush=True)
-        table = pd.DataFrame(part()).assign(**machine()).round(4)
-        table.to_csv(folder / f"{part.__name__}.csv", index=False)
+    main()

@@ -1,5 +1,7 @@
 """Bench: the cost of a training step of the pruning methods, at the smallest size."""
 
+from pathlib import Path
+
 import bench
 import numpy as np
 import pandas as pd
@@ -37,13 +39,6 @@ def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
         [1, 2],
         [3, 4],
     ]
-
-
-def test_a_cut_network_is_timed_beside_the_whole_one():
-    lines = list(bench.cutting(turns=2))
-    assert [line["turn"] for line in lines] == [0, 1]
-    assert all(line["whole_seconds"] > 0 and line["cut_seconds"] > 0 for line in lines)
-    assert lines[0]["flops_ratio"] == pytest.approx(1 / 0.3, rel=0.02)
 
 
 def test_methods_start_with_plain_fine_tuning_and_see_the_same_batches():
@@ -85,3 +80,55 @@ def test_the_real_steps_on_real_rows():
     )
     assert found.set_index("method")["cpu_ratio"]["plain fine-tuning"] == 1.0
     assert found["cpu_ratio"].between(0.3, 10).all()
+
+
+def test_a_line_is_printed_and_written_before_the_next_is_measured(tmp_path, capsys):
+    journal = tmp_path / "bench" / "cutting.csv"
+
+    def measure():
+        yield {"turn": 0, "seconds": 1.23456}
+        assert pd.read_csv(journal)["turn"].tolist() == [0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(bench.record(measure(), journal))
+    assert capsys.readouterr().out == "  turn 0  seconds 1.235\n"
+    assert pd.read_csv(journal)["features"].notna().all()
+
+
+def test_lines_take_the_place_of_those_of_their_kind_of_processor(
+    tmp_path, monkeypatch
+):
+    def measure(features, seconds):
+        monkeypatch.setattr(bench.processor, "features", lambda: features)
+        bench.replace_lines([{"turn": n, "seconds": seconds} for n in (0, 1)], path)
+        return pd.read_csv(path).groupby("features")["seconds"].sum().to_dict()
+
+    path = tmp_path / "cutting.csv"
+    device = bench.processor.name()
+    pd.DataFrame([{"turn": 0, "seconds": 9.0, "device": device}]).to_csv(path)
+    assert measure(["avx2", "avx512_bf16"], 1.0) == {"avx2 avx512_bf16": 2.0}
+    measure(["avx2"], 3.0)
+    assert measure(["avx2"], 4.0) == {"avx2": 8.0, "avx2 avx512_bf16": 2.0}
+
+
+def test_without_instructions_for_bfloat16_all_compute_in_float32(monkeypatch):
+    monkeypatch.setattr(bench.processor, "features", lambda: ["avx2"])
+    code = Path(bench.__file__).read_text()
+    names = {"__name__": "bench_of_an_old_processor", "__file__": bench.__file__}
+    exec(compile(code, bench.__file__, "exec"), names)
+    assert names["LEAN"].dtype == names["FULL"].dtype == "float32"
+
+
+def test_a_quick_bench_times_a_cut_network_and_leaves_the_tables_as_they_are(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "pages")
+    bench.main(["cutting", "--quick"])
+    (journal,) = (tmp_path / "pages" / "scratch" / "bench").glob("cutting-*.csv")
+    lines = pd.read_csv(journal)
+    assert lines["turn"].tolist() == list(range(bench.QUICK["cutting"]["turns"]))
+    assert (lines[["whole_seconds", "cut_seconds"]] > 0).all(axis=None)
+    assert lines["flops_ratio"][0] == pytest.approx(1 / 0.3, rel=0.02)
+    assert not (tmp_path / "figures").exists()

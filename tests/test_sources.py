@@ -137,6 +137,18 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
         told()
 
 
+def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    monkeypatch.setattr(data, "at_hand", lambda *_: pytest.fail("looked for"))
+    official = data.official_digests()["glue/SST-2"]
+    assert data.describe("glue", "SST-2", 20)["digest"] == official
+    (tmp_path / "glue").mkdir()
+    with pytest.raises(pytest.fail.Exception, match="looked for"):
+        data.describe("glue", "SST-2", 20)
+
+
 OFFICIAL = [
     key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS
 ]

@@ -276,9 +276,22 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     np.testing.assert_allclose(lean @ x, weights @ x, atol=1e-12)
     pair = noisy(metric, n)[0]
     told = metric, [pair.a, pair.b], pair.labels
-    np.testing.assert_allclose(
-        weighted_score(*told, lean), weighted_score(*told, weights), atol=1e-12
-    )
+    by_one = LeaveOneOut(np.arange(n))
+    for few, written in ((lean, weights), (by_one, by_one @ np.eye(n))):
+        np.testing.assert_allclose(
+            weighted_score(*told, few), weighted_score(*told, written), atol=1e-12
+        )
+    if metric == "spearman":  # Ranks are whole numbers or halves, so bits are equal.
+        assert np.array_equal(
+            weighted_score(*told, lean), weighted_score(*told, weights)
+        )
+
+
+def test_predictions_that_are_no_numbers_have_no_correlation():
+    labels, weights = np.arange(4.0), LeaveOneOut(np.arange(4))
+    said = [np.array([0.0, 1.0, 2.0, odd]) for odd in (3.0, np.nan, np.inf)]
+    scores = weighted_score("spearman", said, labels, weights)
+    assert (scores == [1.0, 0.0, 0.0]).all() and len(scores) == 5
 
 
 def test_nothing_is_drawn_at_random():

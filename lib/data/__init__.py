@@ -181,19 +181,29 @@ def official_digests() -> Json:
     """
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return disk.read_json(paths.DIGESTS, "take it from git")
+    return read_digests(*disk.stamp(paths.DIGESTS))
 
 
-def at_hand_or_official(key: str, compute: Callable[[], str]) -> str:
+@cache
+def read_digests(path: str, *_: int) -> Json:
+    """Return the digests in a file. A grid asks a thousand times, so it is read anew
+    where its stamp has changed."""
+    return disk.read_json(path, "take it from git")
+
+
+def at_hand_or_official(
+    key: str, compute: Callable[[], str], has_place: bool = True
+) -> str:
     """Return the digest that `compute` gives, or the official digest where the data are
     absent.
 
-    key: the name of the data in `data/digests.json`, such as "glue/CoLA". Where there
-    is no official digest either, returns "absent" while planning, and else raises
+    key: the name of the data in `data/digests.json`, such as "glue/CoLA". has_place:
+    whether the folder of the data is there; without it nothing is looked for. Where
+    there is no official digest either, returns "absent" while planning, and else raises
     FileNotFoundError."""
     official = official_digests().get(key)
     try:
-        if not _look:
+        if not _look or (official and not has_place):
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
@@ -243,7 +253,8 @@ def checkpoint_files(folder: Path) -> list[Path]:
 def checkpoint_digest(name: str) -> str:
     """Return the digest of a checkpoint's local weights, or the official one where it
     is absent."""
-    return at_hand_or_official(f"models/{name}", lambda: weights(name))
+    has_place = holding(name, WEIGHTS) is not None
+    return at_hand_or_official(f"models/{name}", lambda: weights(name), has_place)
 
 
 def splits(name: str, task_name: str) -> dict[str, Split]:
@@ -364,7 +375,10 @@ def describe(
     `in_order`."""
     key, digests = f"{name}/{task_name}", official_digests()
     task(name, task_name)
-    rows_digest = at_hand_or_official(key, lambda: at_hand(name, task_name)[0])
+    has_place = not folder(name) or any(map(os.path.isdir, folder(name)))
+    rows_digest = at_hand_or_official(
+        key, lambda: at_hand(name, task_name)[0], has_place
+    )
     noted = digests if rows_digest == digests.get(key) else {}
     body: Json = {
         "source": name,
