@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from inspect import signature
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,7 @@ class Page:
     noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
     # These sentences say what differences the page draws, of its own profile.
     sentences: list[str] = field(default_factory=list)
+    ends: str = ""  # It says between which scores the runs of the page lie.
 
     @cached_property
     def scope(self) -> str:
@@ -165,7 +166,12 @@ class Page:
         transform: a function from the rows of the grid to other rows, such as those of
         the searches behind networks."""
         if callable(grid):
-            rows = plans.rows(grid, self.scope, self.values, self.id)
+            changes = notebook.changes(self.id, self.values)
+            rows = plans.rows(grid, self.scope, self.values, self.id, changes)
+            for label, names in plans.left_out(self.scope, self.id).items():
+                rest = f"{label} {', '.join(map(str, names))}"
+                look = f"{self.scope[:]} is a first look, without rows of {rest}"
+                self.note([f"{look}: seeds = [0] brings them."] * (not changes))
             recorded = transform(self.seeded(grid("mini"), "mini"))
             grid = transform(self.seeded(rows, self.scope))
         elif callable(recorded):
@@ -177,6 +183,7 @@ class Page:
         runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
             self.note(caveats(runs))
+            self.ends = self.ends or score_ends(made, self.scope)
         return runs
 
     def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
@@ -378,17 +385,42 @@ class Page:
             site.publish(self.scope[:])
 
     def answer(self, lines: list[str]) -> list[str]:
-        """Return the answer of the page; at toy its own difference stands first.
+        """Return the answer of the page; at toy a number of its own runs stands first.
 
+        That is a difference that it draws, or else between which scores they lie.
         lines: what the page answers, at toy by what is recorded at mini."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
             nothing = f"No comparison of this page is measured at {self.scope}: {why}."
             lines = [nothing, *(line for line in lines if "is measured at" not in line)]
-        if self.scope != "toy" or self.reader_lines or not self.sentences:
+        first = [*self.sentences, self.ends][0].removesuffix(".")
+        if self.scope != "toy" or self.reader_lines or not first:
             return lines
-        opening = f"Toy shows how and proves nothing: {self.sentences[0]}"
+        seeds = ", one seed" * ("(1)" in first)
+        opening = (
+            f"{first.replace(' (1)', '')} (toy{seeds}: shows how, proves nothing)."
+        )
         return [opening, *(line for line in lines if line not in self.sentences)]
+
+
+def score_ends(frame: pd.DataFrame, profile: str) -> str:
+    """Return a sentence on the lowest and the highest score of a collected frame, with
+    the labels that tell the two apart; "" where fewer than two runs have a score."""
+    metric_of = grids.metrics(profile)
+    if "task" not in frame:
+        return ""
+    scored = compare.points(frame[frame["task"].isin(metric_of)], metric_of)
+    scored = scored.dropna(subset="score").sort_values("score")
+    labels = [*takewhile(lambda name: name != "spec", frame)]
+    if len(scored) < 2:
+        return ""
+    ends, texts = scored.iloc[[0, -1]], []
+    apart = [name for name in labels if ends[name].nunique() > 1]
+    for row in ends.to_dict("records"):
+        names = [str(row[n]) if n == "model" else f"{n} {row[n]}" for n in apart]
+        texts.append(f"{row['score']:.1f} ({', '.join(names)})")
+    count = scored["seed"].nunique()
+    return f"{len(scored)} scores lie between {' and '.join(texts)} points ({count})."
 
 
 def caveats(runs: Runs) -> list[str]:
