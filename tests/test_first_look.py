@@ -60,15 +60,17 @@ def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     assert labels("91_frontier", "model") == {*frontier.TABLE}
 
 
-def test_pages_that_need_no_run_come_first_then_those_of_methods(monkeypatch, tmp_path):
+def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(monkeypatch, tmp_path):
     monkeypatch.setattr("lib.core.paths.FIGURES", tmp_path)
     names = ["91_frontier", "nas_00_method", "90_claims", "00_start_here"]
+    names += ["bermo_01_summary"]
     paths = [notebook.path_of(name) for name in names]
     made = {path: notebook.planned(path, {}, looked_up=False) for path in paths}
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = ([b.path.stem for b in part] for part in report.first())
-    assert recorded == ["90_claims"] and methods == ["00_method", "00_start_here"]
-    assert report.opening().startswith(
-        "first 1 pages that need no run (90_claims, ...)"
-    )
+    assert recorded == ["01_summary", "90_claims"] and methods == [
+        "00_method",
+        "00_start_here",
+    ]
+    assert report.opening().startswith("first 2 pages that wait for no run (bermo_01_")
     assert "then 2 pages of the methods" in report.opening()

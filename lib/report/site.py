@@ -115,8 +115,11 @@ class Report:
 
     def first(self) -> list[list[PageBuilder]]:
         """Return the pages that wait for no run: those of what is recorded, printed or
-        counted, then those of the methods, which train something themselves."""
+        counted, then those of the methods, which train something themselves.
+
+        The papers' front pages lead, as those of all papers judge all claims."""
         now = [b for b in self.builders if not (b.left or b.failed)]
+        now.sort(key=lambda b: not notebook.name_of(b.path).endswith("_01_summary"))
         methods = [b for b in now if notebook.is_method(b.path)]
         return [[b for b in now if b not in methods], methods]
 
@@ -129,7 +132,7 @@ class Report:
         more = f", then {len(methods)} pages of the methods" * bool(methods)
         later = "; the others follow as their runs come"
         return (
-            f"first {len(recorded)} pages that need no run ({names}, ...){more}{later}"
+            f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
         )
 
     def finish(self) -> bool:
