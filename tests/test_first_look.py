@@ -60,7 +60,9 @@ def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     assert labels("91_frontier", "model") == {*frontier.TABLE}
 
 
-def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(monkeypatch, tmp_path):
+def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr("lib.core.paths.FIGURES", tmp_path)
     names = ["91_frontier", "nas_00_method", "90_claims", "00_start_here"]
     names += ["bermo_01_summary"]

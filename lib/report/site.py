@@ -131,9 +131,7 @@ class Report:
         names = ", ".join(notebook.name_of(b.path) for b in recorded[:3])
         more = f", then {len(methods)} pages of the methods" * bool(methods)
         later = "; the others follow as their runs come"
-        return (
-            f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
-        )
+        return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def finish(self) -> bool:
         """Make every page that is out of date. Return whether one failed."""
