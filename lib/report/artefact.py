@@ -396,10 +396,9 @@ class Page:
         first = [*self.sentences, self.ends][0].removesuffix(".")
         if self.scope != "toy" or self.reader_lines or not first:
             return lines
-        seeds = ", one seed" * ("(1)" in first)
-        opening = (
-            f"{first.replace(' (1)', '')} (toy{seeds}: shows how, proves nothing)."
-        )
+        first, one, _ = first.partition(", 1 seed")
+        scale = "toy, one seed" if one else "toy"
+        opening = f"{first} ({scale}: shows how, proves nothing)."
         return [opening, *(line for line in lines if line not in self.sentences)]
 
 
@@ -420,7 +419,9 @@ def score_ends(frame: pd.DataFrame, profile: str) -> str:
         names = [str(row[n]) if n == "model" else f"{n} {row[n]}" for n in apart]
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
-    return f"{len(scored)} scores lie between {' and '.join(texts)} points ({count})."
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    between = f"{len(scored)} scores lie between {' and '.join(texts)} points"
+    return f"{between}, {seeds}."
 
 
 def caveats(runs: Runs) -> list[str]:
