@@ -420,8 +420,10 @@ def score_ends(frame: pd.DataFrame, profile: str) -> str:
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
-    between = f"{len(scored)} scores lie between {' and '.join(texts)} points"
-    return f"{between}, {seeds}."
+    between = f"{len(scored)} scores lie between {' and '.join(texts)}"
+    if ends["score"].nunique() == 1:
+        between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
+    return f"{between} points, {seeds}."
 
 
 def caveats(runs: Runs) -> list[str]:
