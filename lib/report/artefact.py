@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from inspect import signature
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +183,8 @@ class Page:
         runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
             self.note(caveats(runs))
-            self.ends = self.ends or score_ends(made, self.scope)
+            if self.scope == "toy" and not self.ends:
+                self.ends = score_ends(grid, made, self.scope)
         return runs
 
     def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
@@ -402,7 +403,7 @@ class Page:
         return [opening, *(line for line in lines if line not in self.sentences)]
 
 
-def score_ends(frame: pd.DataFrame, profile: str) -> str:
+def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     """Return a sentence on the lowest and the highest score of a collected frame, with
     the labels that tell the two apart; "" where fewer than two runs have a score."""
     metric_of = grids.metrics(profile)
@@ -410,7 +411,7 @@ def score_ends(frame: pd.DataFrame, profile: str) -> str:
         return ""
     scored = compare.points(frame[frame["task"].isin(metric_of)], metric_of)
     scored = scored.dropna(subset="score").sort_values("score")
-    labels = [*takewhile(lambda name: name != "spec", frame)]
+    labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))
     if len(scored) < 2:
         return ""
     ends, texts = scored.iloc[[0, -1]], []
