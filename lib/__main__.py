@@ -200,6 +200,8 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
             missing = store.missing(specs)
             todo = sweep.expected(missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
+            if missing and (line := pages.opening()):
+                print(line, flush=True)
             if line := outlook(scope, list(missing)):
                 print(line, flush=True)
             with pages.meanwhile():

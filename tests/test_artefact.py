@@ -377,7 +377,7 @@ def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
     page.forest({("this run, toy", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)")
     page.finish()
     body = json.loads((page.folder / f"{NAME}.json").read_text())
-    line = "Toy shows how and proves nothing: a minus b, SST-2: +1.0 (1) points."
+    line = "a minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."
     first, *others = body["answer"]
     assert first == line and others[0].startswith("Recorded at mini: Ghosts minus")
     assert "<svg" in page.html()

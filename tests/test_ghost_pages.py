@@ -47,7 +47,7 @@ def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
     few, more = (
         {
             (row["m"], row["model"]): row["spec"]
-            for row in rows("t04_ablation", profile="toy", more=more)["grid"]
+            for row in rows("t04_ablation", profile="toy", seeds=[0], more=more)["grid"]
         }
         for more in (False, True)
     )
@@ -130,7 +130,7 @@ BARE = {f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DW
 )
 def test_other_readings_are_trained_where_asked(name, others):
     few, more = (
-        {row["model"] for row in rows(name, profile="toy", more=more)["grid"]}
+        {row["model"] for row in rows(name, seeds=[0], more=more)["grid"]}
         for more in (False, True)
     )
     assert more - few == others

@@ -215,7 +215,9 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     try:
         exec(compile(cells(path).get("grid", ""), f"{page}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.rows(grid, profile, names, page)
+            names["grid"] = planned_rows.rows(
+                grid, profile, names, page, changes(page, names)
+            )
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
             names["recorded"] = recorded() if looked_up else []
@@ -324,6 +326,12 @@ def tidy() -> list[Path]:
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 
+def changes(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the parameters of a notebook whose values are not the committed ones."""
+    before = committed().get(name, {"parameters": {}})["parameters"]
+    return [key for key, value in before.items() if values.get(key, value) != value]
+
+
 def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
     """Return (the folder of a page, sentences on what makes it an experiment).
 
@@ -342,12 +350,10 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     changeable = {
         name: v for name, v in values.items() if name not in grids.values(scope)
     }
-    for name, was in before["parameters"].items():
-        if changeable.get(name, was) != was:
-            lines.append(
-                f"{name} is {changeable[name]!r}, in the committed notebook {was!r}."
-            )
-            words.append(f"{name}={str(changeable[name]).strip('[]')}")
+    for name in changes(name_of(path), changeable):
+        value, was = changeable[name], before["parameters"][name]
+        lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
+        words.append(f"{name}={str(value).strip('[]')}")
     if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
         new = "The notebook is none of the committed ones."
         lines.append("Cells were changed." if before["cells"] else new)

@@ -7,7 +7,7 @@ has none, and the queue (`lib.claims.evidence`) makes what the pages show. The m
 free of torch."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -16,6 +16,7 @@ from typing import Any
 
 from lib.claims import cells
 from lib.core import disk, paths
+from lib.core.papers import paper_of_page
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -124,21 +125,28 @@ def rows(
     grid: Callable[..., list[Row]],
     profile: str,
     values: Mapping[str, Any],
-    page: str = "",
+    page: str,
+    changes: Collection[str],
 ) -> list[Row]:
     """Return the rows of a notebook's function `grid` at a profile.
 
     values: values of the notebook's parameters. The function gets those that it takes.
-    Where the profile has a plan, and neither the data nor an argument of the grid is
-    the reader's own, the rows are those of the plan's lines for the page."""
+    changes: names of the parameters whose values are not the committed ones.
+    Where neither the data nor an argument of the grid is the reader's own, a profile
+    with a plan has the rows of the plan's lines for the page, and another one lacks
+    those of `left_out`."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
-    is_changed = any(
-        value != axes[name] and (value or axes[name]) for name, value in given.items()
-    )
     page_lines = [line for line in lines(profile[:]) if line.page == page]
-    if is_changed or not page_lines or grids.reader_part(profile, "data"):
+    if given.keys() & changes or grids.reader_part(profile, "data"):
         return grid(profile, **given)
+    if not page_lines:
+        away = left_out(profile, page)
+        return [
+            row
+            for row in grid(profile, **given)
+            if not any(row.get(label) in values for label, values in away.items())
+        ]
     by_label = {}
     for line in page_lines:
         more = {"tasks": line.tasks, "seeds": line.seeds} | line.arguments
@@ -147,6 +155,15 @@ def rows(
         )
         by_label |= {label(row): row for row in line.rows(made)}
     return list(by_label.values())
+
+
+def left_out(profile: str, page: str) -> dict[str, list[Any]]:
+    """Return {label: its values} of the rows that a page lacks at a profile.
+
+    The settings of its paper name them, so that toy is a first look."""
+    paper = paper_of_page(page)
+    tables = vars(grids.settings(paper)) if paper else {}
+    return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(page, {})
 
 
 def label(row: Row) -> tuple[tuple[str, Any], ...]:

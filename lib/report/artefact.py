@@ -96,6 +96,7 @@ class Page:
     noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
     # These sentences say what differences the page draws, of its own profile.
     sentences: list[str] = field(default_factory=list)
+    ends: str = ""  # It says between which scores the runs of the page lie.
 
     @cached_property
     def scope(self) -> str:
@@ -165,7 +166,12 @@ class Page:
         transform: a function from the rows of the grid to other rows, such as those of
         the searches behind networks."""
         if callable(grid):
-            rows = plans.rows(grid, self.scope, self.values, self.id)
+            changes = notebook.changes(self.id, self.values)
+            rows = plans.rows(grid, self.scope, self.values, self.id, changes)
+            for label, names in plans.left_out(self.scope, self.id).items():
+                rest = f"{label} {', '.join(map(str, names))}"
+                look = f"{self.scope[:]} is a first look, without rows of {rest}"
+                self.note([f"{look}: seeds = [0] brings them."] * (not changes))
             recorded = transform(self.seeded(grid("mini"), "mini"))
             grid = transform(self.seeded(rows, self.scope))
         elif callable(recorded):
@@ -177,6 +183,8 @@ class Page:
         runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
             self.note(caveats(runs))
+            if self.scope == "toy" and not self.ends:
+                self.ends = score_ends(grid, made, self.scope)
         return runs
 
     def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
@@ -378,17 +386,45 @@ class Page:
             site.publish(self.scope[:])
 
     def answer(self, lines: list[str]) -> list[str]:
-        """Return the answer of the page; at toy its own difference stands first.
+        """Return the answer of the page; at toy a number of its own runs stands first.
 
+        That is a difference that it draws, or else between which scores they lie.
         lines: what the page answers, at toy by what is recorded at mini."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
             nothing = f"No comparison of this page is measured at {self.scope}: {why}."
             lines = [nothing, *(line for line in lines if "is measured at" not in line)]
-        if self.scope != "toy" or self.reader_lines or not self.sentences:
+        first = [*self.sentences, self.ends][0].removesuffix(".")
+        if self.scope != "toy" or self.reader_lines or not first:
             return lines
-        opening = f"Toy shows how and proves nothing: {self.sentences[0]}"
+        first, one, _ = first.partition(", 1 seed")
+        scale = "toy, one seed" if one else "toy"
+        opening = f"{first} ({scale}: shows how, proves nothing)."
         return [opening, *(line for line in lines if line not in self.sentences)]
+
+
+def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
+    """Return a sentence on the lowest and the highest score of a collected frame, with
+    the labels that tell the two apart; "" where fewer than two runs have a score."""
+    metric_of = grids.metrics(profile)
+    if "task" not in frame:
+        return ""
+    scored = compare.points(frame[frame["task"].isin(metric_of)], metric_of)
+    scored = scored.dropna(subset="score").sort_values("score")
+    labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))
+    if len(scored) < 2:
+        return ""
+    ends, texts = scored.iloc[[0, -1]], []
+    apart = [name for name in labels if ends[name].nunique() > 1]
+    for row in ends.to_dict("records"):
+        names = [str(row[n]) if n == "model" else f"{n} {row[n]}" for n in apart]
+        texts.append(f"{row['score']:.1f} ({', '.join(names)})")
+    count = scored["seed"].nunique()
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    between = f"{len(scored)} scores lie between {' and '.join(texts)}"
+    if ends["score"].nunique() == 1:
+        between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
+    return f"{between} points, {seeds}."
 
 
 def caveats(runs: Runs) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -95,26 +96,16 @@ class Report:
             if spec in builder.left:
                 builder.left.discard(spec)
                 if not builder.left:
-                    self.ready.append(builder)
-                    self.begin()
+                    self.begin(builder)
 
     @contextmanager
     def meanwhile(self) -> Generator[None, None, None]:
-        """Make pages one by one beside the runs, each when its runs are there.
-
-        Of several pages the one whose runs came last goes first. So no page with runs
-        waits for all pages without."""
+        """Make pages one by one beside the runs: those of `first`, then each when its
+        runs are there."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
-        self.ready = [
-            builder
-            for builder in reversed(self.builders)
-            if not (builder.left or builder.failed)
-        ]
-        self.begin = lambda: thread.submit(
-            lambda: self.render([self.ready.pop()], executor)
-        )
-        for _ in self.ready[:]:
-            self.begin()
+        self.begin = lambda builder: thread.submit(self.render, [builder], executor)
+        for builder in chain(*self.first()):
+            self.begin(builder)
         try:
             yield
             thread.shutdown(cancel_futures=True)
@@ -124,6 +115,26 @@ class Report:
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page at work.
+
+    def first(self) -> list[list[PageBuilder]]:
+        """Return the pages that wait for no run: those of what is recorded, printed or
+        counted, then those of the methods, which train something themselves.
+
+        The papers' front pages lead, as those of all papers judge all claims."""
+        now = [b for b in self.builders if not (b.left or b.failed)]
+        now.sort(key=lambda b: not notebook.name_of(b.path).endswith("_01_summary"))
+        methods = [b for b in now if notebook.is_method(b.path)]
+        return [[b for b in now if b not in methods], methods]
+
+    def opening(self) -> str:
+        """Return a line on what is shown first; "" where all pages wait for runs."""
+        recorded, methods = self.first()
+        if not recorded:
+            return ""
+        names = ", ".join(notebook.name_of(b.path) for b in recorded[:3])
+        more = f", then {len(methods)} pages of the methods" * bool(methods)
+        later = "; the others follow as their runs come"
+        return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def finish(self) -> bool:
         """Make every page that is out of date. Return whether one failed."""

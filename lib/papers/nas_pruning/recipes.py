@@ -57,6 +57,7 @@ TOY_MINI: Json = S.TOY_MINI
 IMAGES: dict[str, dict[str, str]] = S.IMAGES
 NETWORKS: dict[str, Perceptron] = S.NETWORKS
 CHECKPOINTS: dict[str, str] = S.CHECKPOINTS
+TURNS: dict[str, int] = S.TURNS
 ROUNDS: dict[str, tuple[float, ...]] = S.ROUNDS
 TEACHING: dict[str, tuple[int, int]] = S.TEACHING
 STAGES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = S.STAGES
