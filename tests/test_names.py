@@ -13,7 +13,8 @@ BANNED = {*"told found there own each meant named kept wanted whole mine at of".
 # be lost.
 EXEMPT = {("lib/papers/nas_pruning/training.py", "kept"), ("lib/model/cut.py", "whole")}
 # The rows of a reader are the source "own" in Specs; their module has its name.
-EXEMPT |= {("lib/__init__.py", "own"), ("lib/papers/grids.py", "own")}
+OWN = ("lib/__init__.py", "lib/papers/grids.py", "lib/export/card.py")
+EXEMPT |= {(path, "own") for path in OWN}
 DEFS = ast.FunctionDef | ast.ClassDef
 
 

@@ -43,9 +43,9 @@ def grid(**values):
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():
     plain, more = grid(), grid(networks=[TYPED])
-    assert [row["spec"].id for row in plain] == [
+    assert {row["spec"].id for row in plain} <= {
         row["spec"].id for row in more if row["model"] != TYPED
-    ]
+    }
     (own,) = (row["spec"] for row in more if row["model"] == TYPED)
     (base,) = (row["spec"] for row in plain if row["model"] == "Base Model")
     nets = [spec.args["net"]["layers"] for spec in (own, base)]

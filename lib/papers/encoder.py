@@ -82,8 +82,8 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     try:
         check(place, task)
     except Refused as error:
-        told = str(error).replace(str(place), str(path).rstrip("/"))
-        raise type(error)(told) from None
+        message = str(error).replace(str(place), str(path).rstrip("/"))
+        raise type(error)(message) from None
     return str(place)
 
 
