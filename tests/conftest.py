@@ -68,7 +68,7 @@ def papers_of(path):
 
 
 def of_papers(name, *values):
-    """A case of a test that is about a page or a folder of a paper; skipped without it."""
+    """A case of a test that is about a page or a folder of a paper."""
     papers = [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
     marks = [pytest.mark.papers(*papers)] if papers else []
     return pytest.param(name, *values, marks=marks)
@@ -80,14 +80,18 @@ def pytest_ignore_collect(collection_path):
     return True if is_test and papers_of(collection_path) - {*find_papers()} else None
 
 
-def pytest_collection_modifyitems(items):
-    """Skip tests of papers that are not here. Let the longest files begin, so that the
-    processes of `make test` end together."""
-    for item in items:
-        for mark in item.iter_markers("papers"):
-            if missing := {*(mark.args or PAPERS)} - {*find_papers()}:
-                reason = f"not here: {', '.join(sorted(missing))}"
-                item.add_marker(pytest.mark.skip(reason=reason))
+def pytest_collection_modifyitems(config, items):
+    """Leave out tests of papers that are not here. Let the longest files begin, so that
+    the processes of `make test` end together."""
+    here = {*find_papers()}
+    away = [
+        item
+        for item in items
+        if any({*(m.args or PAPERS)} - here for m in item.iter_markers("papers"))
+    ]
+    if away:
+        items[:] = [item for item in items if item not in away]
+        config.hook.pytest_deselected(items=away)
     stems = [*FIRST, ""]
     items.sort(
         key=lambda item: stems.index(item.path.stem if item.path.stem in FIRST else "")

@@ -127,14 +127,14 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
 
 
 def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
-    rows = evidence.of_pages(["nas_t02"], "mini")
+    rows = evidence.list_page_specs(["nas_t02"], "mini")
     assert [spec.seed for spec in rows] == sorted(spec.seed for spec in rows)
     assert {spec.step for spec in rows} == {"finetune"} and len(rows) == 6
     with pytest.raises(ValueError, match="unknown notebook: 'nas_t99'"):
-        evidence.of_pages(["nas_t99"], "mini")
+        evidence.list_page_specs(["nas_t99"], "mini")
     monkeypatch.setattr(evidence, "rounds", lambda claims, store=None: [])
     asked = importance(small(64)).with_seed(10)
-    monkeypatch.setattr(evidence, "of_pages", lambda pages, profile: [asked])
+    monkeypatch.setattr(evidence, "list_page_specs", lambda pages, profile: [asked])
     assert evidence.gather([], store, workers=1, pages=["a page"]) == {}
     assert (store.records / asked.name).exists()
     assert not store.find(small(64).with_seed(10)).model.exists()

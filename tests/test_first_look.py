@@ -38,7 +38,7 @@ def test_what_a_page_leaves_out_is_made_for_a_reader_who_names_a_seed(page):
     for label, values in AWAY[page].items():
         left, every = labels(page, label), labels(page, label, seeds=[0])
         assert left == every - {*values} and left and {*values} <= every
-    assert planned.left_out("mini", page) == {}
+    assert planned.omissions("mini", page) == {}
 
 
 def test_a_reader_who_names_a_row_has_it():

@@ -105,7 +105,7 @@ def made(profile: str, page: str) -> list[Row]:
     return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
 
 
-def of_pages(pages: Sequence[str], profile: str) -> list[Spec]:
+def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
     """Return the Specs of all rows of some pages' grids, each once, seed by seed.
 
     These are for pages whose rows no claim names. Raises Refused for a part of a name
@@ -158,7 +158,7 @@ def gather(
         rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
     )
     if pages:
-        requested = of_pages(pages, profile)
+        requested = list_page_specs(pages, profile)
     elif profile == SCALE:
         requested = rounds(claims, store)
     else:

@@ -134,14 +134,14 @@ def rows(
     changes: names of the parameters whose values are not the committed ones.
     Where neither the data nor an argument of the grid is the reader's own, a profile
     with a plan has the rows of the plan's lines for the page, and another one lacks
-    those of `left_out`."""
+    those of `omissions`."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
     page_lines = [line for line in lines(profile[:]) if line.page == page]
     if given.keys() & changes or grids.reader_part(profile, "data"):
         return grid(profile, **given)
     if not page_lines:
-        away = left_out(profile, page)
+        away = omissions(profile, page)
         return [
             row
             for row in grid(profile, **given)
@@ -157,7 +157,7 @@ def rows(
     return list(by_label.values())
 
 
-def left_out(profile: str, page: str) -> dict[str, list[Any]]:
+def omissions(profile: str, page: str) -> dict[str, list[Any]]:
     """Return {label: its values} of the rows that a page lacks at a profile.
 
     The settings of its paper name them, so that toy is a first look."""

@@ -29,7 +29,7 @@ def card(run: Run, exported: Json) -> ModelCard:
     return ModelCard.from_template(
         metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
-        title=escaped(f"{called(run, task) if task else 'Encoder'}, {run.name}"),
+        title=escaped(f"{title_of_task(run, task) if task else 'Encoder'}, {run.name}"),
         classes=[escaped(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * exported["remote"],
         scores=measured(run, task),
@@ -39,7 +39,7 @@ def card(run: Run, exported: Json) -> ModelCard:
     )
 
 
-def called(run: Run, task: Task) -> str:
+def title_of_task(run: Run, task: Task) -> str:
     """Return the name of a task for its readers; that of own rows is their file's."""
     is_own = run.spec["args"]["data"]["source"] == "own"
     return own.title(task.name) if is_own else task.name
@@ -54,7 +54,9 @@ def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
     if task:
         kind = "question-answering" if task.span else "text-classification"
     scores = [
-        EvalResult(kind, run.spec["args"]["data"]["source"], called(run, task), *score)
+        EvalResult(
+            kind, run.spec["args"]["data"]["source"], title_of_task(run, task), *score
+        )
         for score in measured(run, task).items()
         if task
     ]

@@ -487,7 +487,9 @@ def common(
     }
     task_args |= {"span": cut} if (cut := span(profile, task, spans)) else {}
     for name in ("train", "importance"):
-        task_args |= {name: suited(profile, args.pop(name))} if name in args else {}
+        task_args |= (
+            {name: adapt_options(profile, args.pop(name))} if name in args else {}
+        )
     return task_args | args
 
 
@@ -497,7 +499,7 @@ def asked(profile: str) -> Span | None:
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
-def suited(profile: str, options: Options) -> Options:
+def adapt_options(profile: str, options: Options) -> Options:
     """Return settings of a training or a ranking as a reader's rows need them.
 
     Rows are cut at the reader's length. If they are few, a training has so many epochs

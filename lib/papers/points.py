@@ -52,8 +52,8 @@ def as_long(settings: Mapping[str, Train], profile: str) -> Train:
     """Return the Train with the epochs of both stages, for a method that has one
     stage."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
-    epochs = (grids.suited(profile, train).epochs for train in both)
-    return grids.suited(profile, replace(settings[profile], epochs=sum(epochs)))
+    epochs = (grids.adapt_options(profile, train).epochs for train in both)
+    return grids.adapt_options(profile, replace(settings[profile], epochs=sum(epochs)))
 
 
 def network(

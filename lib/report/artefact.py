@@ -168,7 +168,7 @@ class Page:
         if callable(grid):
             changes = notebook.changes(self.id, self.values)
             rows = plans.rows(grid, self.scope, self.values, self.id, changes)
-            for label, names in plans.left_out(self.scope, self.id).items():
+            for label, names in plans.omissions(self.scope, self.id).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
                 self.note([f"{look}: seeds = [0] brings them."] * (not changes))

@@ -155,7 +155,7 @@ def make(builder: PageBuilder, digest: str) -> float:
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
     name = notebook.name_of(path)
-    with alone(folder, name):
+    with lock_page(folder, name):
         execute(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
         body = notebook.provenance(folder, name)
@@ -169,7 +169,7 @@ def make(builder: PageBuilder, digest: str) -> float:
 
 
 @contextmanager
-def alone(folder: Path, name: str) -> Iterator[None]:
+def lock_page(folder: Path, name: str) -> Iterator[None]:
     """Hold the exclusive right to make a page, and remove what a kill left beside its
     files. While another process makes it, wait, and say so."""
     with disk.room(folder):

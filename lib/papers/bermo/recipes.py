@@ -164,7 +164,7 @@ def settings(
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
     train = trained(MASKED, profile, task, epochs=epochs, lr=lr)
-    train = grids.suited(profile, train)
+    train = grids.adapt_options(profile, train)
     capped = profile != "paper" and described(profile, task).get("rows")
     rows = capped or setting_of_task(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs

@@ -144,7 +144,7 @@ def paced(
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     few: Json = {"epochs": 3} if profile == "paper" and task in long else {}
-    return grids.suited(profile, replace(train, **few | changes))
+    return grids.adapt_options(profile, replace(train, **few | changes))
 
 
 def rows(profile: str, task: str) -> Json:
