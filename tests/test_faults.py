@@ -925,7 +925,7 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
     held.wait()
     for name in (".x.png.abcd1234", ".xy.png.abcd1234"):
         (tmp_path / name).mkdir()
-    with builder.alone(tmp_path, "x"):
+    with builder.lock_page(tmp_path, "x"):
         other.join()
         names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [".x.lock", ".xy.png.abcd1234"]
