@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lib.train.learn import Trainer
 
 
-def _stands_in() -> _Path | None:
+def _find_checkout() -> _Path | None:
     """Return the folder of the checkout that this process stands in, or None where it
     is in none.
 
@@ -41,7 +41,7 @@ def _stands_in() -> _Path | None:
     return None
 
 
-_tree = _stands_in()
+_tree = _find_checkout()
 if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     # The modules of this package are then those of the other tree.
     __path__[:] = [str(_tree / "lib")]
@@ -72,7 +72,7 @@ def rows(
 
     if isinstance(place, str):
         line = f"{place}: {columns}" if columns else place
-        reading = own.reading(line)
+        reading = own.read_line(line)
     else:
         reading = own.read_dataset(place, columns)
     return reading.task, dict(reading.splits)
@@ -124,7 +124,7 @@ def fit(
     from lib.train import loop
     from lib.train.learn import Trainer
 
-    with loop.borrowed(model, threads) as numerics:
+    with loop.borrow_model(model, threads) as numerics:
         trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
         return trainer.fit(model).result | trainer.scores(model)
 
@@ -193,7 +193,7 @@ def rank(
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.rows(tokenizer, split, task, max_length)
-    with loop.borrowed(model, threads) as numerics:
+    with loop.borrow_model(model, threads) as numerics:
         return importance.scores(model, encoded, options, numerics)
 
 

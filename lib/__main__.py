@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.claims import committed
 from lib.core import disk, paths
-from lib.core.names import Refused, one_line
+from lib.core.names import Refused, error_in_one_line
 
 if TYPE_CHECKING:
     from lib.core.rows import Row
@@ -49,14 +49,14 @@ def option(*flags: str, **keywords: Any) -> Argument:
     return flags, keywords
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """Return a whole number above 0, for argparse."""
     if not (text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
     return int(text)
 
 
-def listed(text: str) -> list[int | str]:
+def parse_list(text: str) -> list[int | str]:
     """Return the words and whole numbers of a list such as "1,2", for argparse."""
     words = map(str.strip, text.split(","))
     return [int(word) if word.isdigit() else word for word in words]
@@ -74,16 +74,16 @@ MODEL = option(
 )
 LENGTH = option(
     "--length",
-    type=positive,
+    type=parse_positive,
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
 LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
-PAGES += tuple(option(f"--{name}", type=listed, help=ABOUT) for name in LISTS)
+PAGES += tuple(option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS)
 WORKERS = option(
-    "--workers", "-w", type=positive, help="runs at once; else as many as fit"
+    "--workers", "-w", type=parse_positive, help="runs at once; else as many as fit"
 )
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
@@ -107,7 +107,7 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     return scope, grids.values(scope) | lists
 
 
-def read(
+def read_notebooks(
     args: argparse.Namespace,
 ) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
     """Return the notebooks of a command: ({path: {variable: rows}}, {path: error},
@@ -120,18 +120,20 @@ def read(
     from lib.core.store import Store
     from lib.papers.grids import own_lines, reader_part
 
-    report_edits()
+    print_edited_tables()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
     lines = own_lines(args.profile)[1:]
     if full := reader_part(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
-    matches = notebook.find(args.pattern)
-    names = {path: notebook.name_of(path) for path in matches}
-    suited = [path for path, name in names.items() if planned.has(args.profile, name)]
+    matches = notebook.find_notebooks(args.pattern)
+    names = {path: notebook.id_of_notebook(path) for path in matches}
+    suited = [
+        path for path, name in names.items() if planned.has_page(args.profile, name)
+    ]
     if without := len(matches) - len(suited):
-        page_names = ", ".join(planned.pages(args.profile))
+        page_names = ", ".join(planned.list_planned_pages(args.profile))
         print(
             f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
@@ -139,18 +141,18 @@ def read(
     for path in suited:
         name = names[path]
         try:
-            if lacking := values.keys() - notebook.parameters(path).keys():
+            if lacking := values.keys() - notebook.read_parameters(path).keys():
                 parameters = " or ".join(sorted(lacking))
                 print(f"  left out {name}: it takes no {parameters}")
                 continue
-            grids[path] = notebook.planned(path, values, looked_up=False)
+            grids[path] = notebook.make_grids(path, values, looked_up=False)
         except Refused as error:
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
 
 
-def outlook(scope: str, missing: list[Spec]) -> str:
+def describe_outlook(scope: str, missing: list[Spec]) -> str:
     """Return a line on what a run on a reader's rows trains first, and when its answer
     comes; "" where nothing is to train.
 
@@ -162,12 +164,14 @@ def outlook(scope: str, missing: list[Spec]) -> str:
     trainings = [spec for spec in missing if "train" in spec.args]
     if not (grids.reader_part(scope, "data") and trainings):
         return ""
-    seconds = grids.rough_seconds(scope, trainings)
+    seconds = grids.estimate_seconds(scope, trainings)
     first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
-    lesson = f"{train['epochs']} epochs of {rows:,} rows, some {sweep.clocked(first)}"
-    every = first + (sum(seconds) - first) / paths.cores()
-    after = f"all {len(missing)} runs, some {sweep.clocked(every)}{how}"
+    lesson = (
+        f"{train['epochs']} epochs of {rows:,} rows, some {sweep.format_seconds(first)}"
+    )
+    every = first + (sum(seconds) - first) / paths.count_cores()
+    after = f"all {len(missing)} runs, some {sweep.format_seconds(every)}{how}"
     return f"first the whole model learns ({lesson}); the answer comes after {after}"
 
 
@@ -192,26 +196,32 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     from lib.report.site import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
-    grids, absent, store = read(args)
+    grids, absent, store = read_notebooks(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(f"{pages} shows how far it is", flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            missing = store.missing(specs)
-            todo = sweep.expected(missing, store, args.workers)
+            missing = store.missing_specs(specs)
+            todo = sweep.describe_work(missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            if missing and (line := pages.opening()):
+            if missing and (line := pages.describe_first()):
                 print(line, flush=True)
-            if line := outlook(scope, list(missing)):
+            if line := describe_outlook(scope, list(missing)):
                 print(line, flush=True)
-            with pages.meanwhile():
-                lost = sweep.make(
-                    specs, store, args.workers, done=pages.done, backend=args.backend
+            with pages.make_beside_runs():
+                lost = sweep.make_runs(
+                    specs,
+                    store,
+                    args.workers,
+                    done=pages.note_run,
+                    backend=args.backend,
                 )
             report_lost(lost)
         failed = pages.finish()
     print(
-        *pages.answers(), f"{pages.place}  ({time.monotonic() - began:.0f} s)", sep="\n"
+        *pages.list_answers(),
+        f"{pages.page_to_open}  ({time.monotonic() - began:.0f} s)",
+        sep="\n",
     )
     return failed or bool(lost)
 
@@ -230,25 +240,29 @@ def plan(args: argparse.Namespace) -> bool:
     from lib.claims import notebook, planned
     from lib.cluster import sweep
 
-    with data.planning() as absent:
-        grids, cannot, store = read(args)
-        clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
-        steps = planned.hours(args.profile)
+    with data.allow_absent_data() as absent:
+        grids, cannot, store = read_notebooks(args)
+        clock, every, workers = (
+            sweep.Clock(store),
+            {},
+            args.workers or paths.count_cores(),
+        )
+        steps = planned.planned_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
-            missing = store.missing(specs)
+            missing = store.missing_specs(specs)
             every |= missing
-            about = f", {clock.about(missing)} of a core" * (not steps)
+            about = f", {clock.describe_time(missing)} of a core" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
-            print(f"{notebook.name_of(path)}: {counts}")
-    about = f"{clock.about(every, workers)} on {workers} workers"
+            print(f"{notebook.id_of_notebook(path)}: {counts}")
+    about = f"{clock.describe_time(every, workers)} on {workers} workers"
     if steps:  # The clock knows runs of other encoders, so the plan tells the time.
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
     for part in store.parts():
         s = store.unfinished(part)
-        far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
+        far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
         )
@@ -265,15 +279,15 @@ def show(args: argparse.Namespace) -> None:
     from lib.export import card, opened
 
     run = opened.find_run(args.run)
-    scores = card.measured(run, opened.task_of(run)).items()
+    scores = card.metrics_of_task(run, opened.task_of(run)).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.steps(from_json(run.spec)), sep="\n")
+    print(*card.describe_steps(from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
-    print(f"{run.origin} in {paths.shown(run.folder)}: {files}")
+    print(f"{run.origin} in {paths.show_path(run.folder)}: {files}")
 
 
 @command(
@@ -296,27 +310,29 @@ def export(args: argparse.Namespace) -> None:
     run = opened.find_run(args.run)
     from lib.export import writer  # torch takes seconds: a wrong name is told before.
 
-    run = opened.weights(run, args.keep)
-    folder = paths.full(args.to or paths.DATA / "export" / run.name.replace("/", "-"))
+    run = opened.restore_weights(run, args.keep)
+    folder = paths.absolute_path(
+        args.to or paths.DATA / "export" / run.name.replace("/", "-")
+    )
     task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
-    with disk.room(folder):
+    with disk.explain_full_disk(folder):
         exported = writer.export(run.model, folder, labels, args.onnx)
-        card.card(run, exported).save(folder / "README.md")
+        card.make_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
-        f"{paths.shown(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
+        f"{paths.show_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
     )
 
 
 @command(
     WORKERS,
     BACKEND,
-    option("--claims", type=listed, default=[], help="such as G1,N1; all without"),
+    option("--claims", type=parse_list, default=[], help="such as G1,N1; all without"),
     option(
         "--pages",
-        type=listed,
+        type=parse_list,
         default=[],
         help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
     ),
@@ -337,23 +353,25 @@ def evidence(args: argparse.Namespace) -> int:
 
     if args.pages and (args.claims or args.list):
         raise Refused("--pages stands alone: without --claims and without --list")
-    report_edits()
+    print_edited_tables()
     store, profile = Store(), args.profile
     claims: Any = (
-        queue.chosen(args.claims)
+        queue.select_claims(args.claims)
         if profile == queue.SCALE
-        else queue.lines(profile, args.claims)
+        else queue.select_lines(profile, args.claims)
     )
     if args.list:
         board = (
-            queue.listed(claims, store)
+            queue.describe_claims(claims, store)
             if profile == queue.SCALE
-            else queue.listed_lines(claims, store, profile)
+            else queue.describe_lines(claims, store, profile)
         )
         print(*board, sep="\n")
         return 0
     os.nice(10)  # Workers inherit it.
-    lost = queue.gather(claims, store, args.workers, args.backend, profile, args.pages)
+    lost = queue.gather_evidence(
+        claims, store, args.workers, args.backend, profile, args.pages
+    )
     report_lost(lost)
     return bool(lost)
 
@@ -368,10 +386,8 @@ def verify(args: argparse.Namespace) -> bool:
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.wrong(store, renew=args.write)
-    sound = (
-        f"{len(store.recorded())} records, the runs of all grids and the verdicts agree"
-    )
+    lines = evidence.find_faults(store, renew=args.write)
+    sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
@@ -384,9 +400,9 @@ def fetch(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(paths.shown(read.fetch(task, paths.DATA / source)))
+        print(paths.show_path(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.shown(models.fetch(args.name)))
+        print(paths.show_path(models.fetch(args.name)))
 
 
 @command()
@@ -395,8 +411,8 @@ def tidy(args: argparse.Namespace) -> None:
     then on."""
     from lib.claims import notebook
 
-    for path in notebook.tidy():
-        print(f"  tidied   {paths.shown(path)}")
+    for path in notebook.tidy_notebooks():
+        print(f"  tidied   {paths.show_path(path)}")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -416,7 +432,7 @@ def main(words: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.roots().items():
+    for name, root in paths.list_roots().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -427,8 +443,8 @@ def main(words: Sequence[str] | None = None) -> int:
     # A kill ends as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with disk.room(), ExitStack() as stack:
-            housed(stack)
+        with disk.explain_full_disk(), ExitStack() as stack:
+            give_home(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
@@ -439,16 +455,18 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         return 130
     except (Refused, OSError) as error:  # A place or a full disk is an OSError.
-        fix = paths.movable(getattr(error, "filename", None))
+        fix = paths.suggest_variable(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
-        print(f"error: {error}{fix}", *changed_tables(), sep="\n", file=sys.stderr)
+        print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
         return 2
     except Exception as error:
-        if not (lines := [*changed_tables(), *committed.edited(*TABLES)]):
+        if not (
+            lines := [*list_changed_tables(), *committed.list_edited_files(*TABLES)]
+        ):
             raise  # It is a fault of this code.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{paths.shown(place.filename)}:{place.lineno}"
-        line = f"error: {one_line(error)} ({where})"
+        where = f"{paths.show_path(place.filename)}:{place.lineno}"
+        line = f"error: {error_in_one_line(error)} ({where})"
         print(line, *dict.fromkeys(lines), sep="\n", file=sys.stderr)
         return 2
 
@@ -458,29 +476,33 @@ TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.j
 TABLES += ("data/records/*.csv",)
 
 
-def report_edits() -> None:
+def print_edited_tables() -> None:
     """Print a line for each table that results rest on and that git has otherwise."""
-    for line in committed.edited(*TABLES) or changed_tables():
+    for line in committed.list_edited_files(*TABLES) or list_changed_tables():
         print(
             f"  changed  {line.partition(' is not ')[0]}: what rests on it may differ"
         )
 
 
-def changed_tables() -> list[str]:
-    """Return one line for each printed table that is not as committed; none without a
-    list."""
+def list_changed_tables() -> list[str]:
+    """Return one line for each table of published numbers that differs from its
+    committed version; [] where no committed digests are."""
     if not (paths.records_root() / committed.FILES).exists():
         return []
-    return [line for line in committed.changed() if line.startswith("data/published/")]
+    return [
+        line
+        for line in committed.list_changed_files()
+        if line.startswith("data/published/")
+    ]
 
 
-def housed(stack: ExitStack) -> None:
+def give_home(stack: ExitStack) -> None:
     """Give a command a home and a name of its user where it has none, until `stack` is
     closed.
 
     A user id of a container may have no entry; the packages of pages ask for both.
     """
-    if paths.home() is None:
+    if paths.find_home() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = stack.enter_context(home)
     try:

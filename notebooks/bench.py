@@ -39,7 +39,7 @@ from lib.core import disk, paths, processor
 from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
-from lib.core.steps import function
+from lib.core.steps import function_of_step
 from lib.core.store import Scratch, Store
 from lib.data import texts
 from lib.model import backbone
@@ -140,7 +140,9 @@ def tasks(rows):
 
     They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at
     128."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(data.locate(MODEL))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        data.locate_checkpoint(MODEL)
+    )
     short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
     long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[
         : rows // 4
@@ -219,8 +221,10 @@ CONTENDERS = {
 
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
-    place, head = data.locate(MODEL), "SequenceClassification"
-    model, tokenizer = backbone.headed(place, head, task.outputs, TRAIN.dropout, seed)
+    place, head = data.locate_checkpoint(MODEL), "SequenceClassification"
+    model, tokenizer = backbone.load_with_head(
+        place, head, task.outputs, TRAIN.dropout, seed
+    )
     return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
 
@@ -229,7 +233,7 @@ def trained(name, repeat, contender, rows):
 
     The share is of this process's best square matrix product. The slow habits get an
     eighth of the rows."""
-    loop.options(asdict(LEAN))
+    loop.read_numerics(asdict(LEAN))
     (task, split, dev), numerics = tasks(rows)[name], LEAN
     if contender == HABITS:
         split, numerics = split.take(np.arange(len(split) // 8)), FULL
@@ -322,10 +326,10 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         size = {"hidden_size": 192, "num_hidden_layers": 2, "intermediate_size": 768}
         made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
         made.save_pretrained(masked)
-        transformers.AutoTokenizer.from_pretrained(data.locate(MODEL)).save_pretrained(
-            masked
-        )
-        places = {f"neighbours, {MODEL}": data.locate(MODEL)}
+        transformers.AutoTokenizer.from_pretrained(
+            data.locate_checkpoint(MODEL)
+        ).save_pretrained(masked)
+        places = {f"neighbours, {MODEL}": data.locate_checkpoint(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
         sources = {name: augment.Source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
@@ -353,13 +357,13 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
     documents of Wikipedia and books once; these must be at hand."""
     common, start, teacher = starting(rows)
     text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
-    text |= {"net": efficientbert.scaled("Supernet", "mini").to_json()}
+    text |= {"net": efficientbert.scale_network("Supernet", "mini").to_json()}
     text |= {"train": replace(efficientbert.PRETRAIN["mini"], epochs=1)}
     text |= {"warmup": efficientbert.WARM["mini"]}
     supernet = Spec("predistil", text, {"teacher": start}, seed=0)
     brief = efficientbert_search.BRIEFLY["mini"]
     args = common | {"train": brief, "warmup": efficientbert.TAUGHT["mini"]}
-    args |= {"net": efficientbert.scaled("Base Model", "mini").to_json()}
+    args |= {"net": efficientbert.scale_network("Base Model", "mini").to_json()}
     with scratch(start, teacher, supernet) as store:
         for repeat in range(repeats):
             runs = {
@@ -419,7 +423,7 @@ def step_seconds(spec, store, most):
     more run."""
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
         writer = Watched(folder, spec, store, most)
-        function(spec.step)(writer, **spec.args)
+        function_of_step(spec.step)(writer, **spec.args)
     return np.diff(writer.marks, axis=0)
 
 
@@ -501,7 +505,9 @@ def cutting(turns=50, ratio=0.3, batch=8):
         nas.label(ratio, "Random"),
     )
     models = {uncut: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
-    how = {"models": models, "reference": uncut} | grids.clock(turns, 128, batch)
+    how = {"models": models, "reference": uncut} | grids.latency_arguments(
+        turns, 128, batch
+    )
     spec = Spec("latency", how, seed=0)
     with scratch(spec) as store:
         times = dict(
@@ -515,7 +521,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     widths = gated.layer_widths(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
-    fewer = gated.masked(shape) / gated.flops(
+    fewer = gated.masked_flops(shape) / gated.flops(
         shape.hidden, shape.hidden // shape.heads, widths
     )
     both = zip(times[uncut], times[name], strict=True)
@@ -595,7 +601,7 @@ def main(words=None):
     started = time.strftime("%Y-%m-%dT%H%M%S")
     for name in args.part or names:
         journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
-        print(f"{name}: {paths.shown(journal)}", flush=True)
+        print(f"{name}: {paths.show_path(journal)}", flush=True)
         try:
             lines = [*record(names[name](**QUICK[name] if args.quick else {}), journal)]
         except FileNotFoundError as error:

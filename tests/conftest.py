@@ -127,7 +127,7 @@ def untrained(family="bert", **sizes):
         return Spec(
             "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
         )
-    whole = grids.untrained()
+    whole = grids.untrained_spec()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
 
@@ -411,7 +411,7 @@ def anywhere(monkeypatch):
     )
     monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
     yield
-    for function in (judging.rows_of_pages, judging.planned):
+    for function in (judging.rows_of_pages, judging.rows_of_page):
         function.cache_clear()
 
 
@@ -432,7 +432,7 @@ def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
     drawing = data.unseen_positions, data.pool_beside
-    for function in (data.read_once, data.looked_for, *drawing, texts.first):
+    for function in (data.read_once, data.look_for_rows, *drawing, texts.digest_first):
         function.cache_clear()
 
 
@@ -462,7 +462,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.planned(path, {"profile": profile}).get("grid", [])
+        for row in notebook.make_grids(path, {"profile": profile}).get("grid", [])
     )
 
 

@@ -35,7 +35,7 @@ def index():
     names = front.order_pages("mini")
     first = [name for name in names if FIRST.match(name)]
     text = HEAD + PLAIN + "".join(row(*cells(name, whole=True)) for name in first)
-    for heading, part in groupby(names, front.heading):
+    for heading, part in groupby(names, front.heading_of_page):
         rows = {name: kind(name) for name in part}
         text += f"\n## {heading}\n\n"
         if heading == HEADINGS[0]:
@@ -63,7 +63,7 @@ def line(name):
 def kind(name):
     """method, summary, settings, experiment (it has runs), or counted (without any)."""
     stem = name.partition("_")[2]
-    source = notebook.path_of(name).read_text()
+    source = notebook.path_of_notebook(name).read_text()
     runs = {row["page"] for row in run_lines()}
     other = "experiment" if name in runs else "counted"
     return KINDS.get(stem, "settings" if SETTINGS in source else other)
@@ -83,15 +83,15 @@ def seeds_of(name):
 
 def cells(name, whole=False):
     """[title with links, question, first line of the light page, "–" without one]."""
-    path = notebook.path_of(name)
+    path = notebook.path_of_notebook(name)
     place = path.relative_to(paths.NOTEBOOKS).as_posix()
     page = paths.FIGURES / "mini" / f"{name}.page.md"
-    title = notebook.title(path)
-    title = title if whole else front.short(title, name)
+    title = notebook.read_title(path)
+    title = title if whole else front.shorten_title(title, name)
     links = f"[{title}]({place}) [*page*](../figures/mini/{page.name}) `{name}`"
     opening = page.read_text().partition("**Question.**")[0]
     said = re.search(r"^(?:- (.+)|\*\*(.+)\*\*)$", opening, re.M)
-    return [links, front.asked(path), said[1] or said[2] if said else "–"]
+    return [links, front.read_question(path), said[1] or said[2] if said else "–"]
 
 
 if __name__ == "__main__":

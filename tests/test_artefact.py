@@ -14,7 +14,7 @@ import pytest
 from conftest import of_papers
 from nbconvert.filters import markdown2html
 
-from lib.claims.cells import cell
+from lib.claims.cells import parse_cell
 from lib.claims.words import Result, Verdict
 from lib.cluster import sweep
 from lib.core import paths
@@ -73,7 +73,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(artefact, "collect", collect)
-    monkeypatch.setattr(sweep, "make", lambda specs: {})
+    monkeypatch.setattr(sweep, "make_runs", lambda specs: {})
 
 
 def test_published_cells_keep_their_digits(page):
@@ -145,7 +145,7 @@ def test_the_loader_for_the_eye_gives_the_file(paper, name):
     + [(7, "7"), (PrintedNumber("0.040"), "0.040")],
 )
 def test_floats_have_four_digits_and_printed_numbers_their_own(value, text):
-    assert tables.digits(value) == text
+    assert tables.format_value(value) == text
 
 
 def test_a_figure_overwrites_no_table(page):
@@ -221,11 +221,12 @@ def test_records_are_not_called_this_run():
             }
         )
 
-    assert compare.source(frame("record", ""), "mini") == "recorded, mini"
-    assert compare.source(frame("run", ""), "toy") == "this run, toy"
-    assert compare.source(frame(""), "toy") == "not run, toy"
+    assert compare.name_source(frame("record", ""), "mini") == "recorded, mini"
+    assert compare.name_source(frame("run", ""), "toy") == "this run, toy"
+    assert compare.name_source(frame(""), "toy") == "not run, toy"
     assert (
-        compare.source(frame("run", "record"), "mini") == "this run and recorded, mini"
+        compare.name_source(frame("run", "record"), "mini")
+        == "this run and recorded, mini"
     )
 
     def sources(own, recorded, profile):
@@ -289,12 +290,14 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     }
     cells.insert(1, link)
     result = Result(
-        "G1", cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
+        "G1", parse_cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
-    found = verdicts.answers([Verdict("G1", (result,), kind="finding")], scale="toy")
+    found = verdicts.write_answer(
+        [Verdict("G1", (result,), kind="finding")], scale="toy"
+    )
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
-    text = builder.light({"cells": cells}, "GhostBERT: New", body)
+    text = builder.convert_to_markdown({"cells": cells}, "GhostBERT: New", body)
     parts = [
         "# GhostBERT: New",
         "**No comparison of this page is measured at toy: not run yet.**",
@@ -351,7 +354,9 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
         code_cell("explore"),
     ]
     texts = [
-        c["source"] for c in builder.shown_cells(cells) if c["cell_type"] == "markdown"
+        c["source"]
+        for c in builder.drop_empty_sections(cells)
+        if c["cell_type"] == "markdown"
     ]
     stay = ["A table behind a cell without output", "A text alone", "Before code alone"]
     assert texts == ["Title", *stay, "Knobs"]
@@ -396,11 +401,11 @@ def test_the_first_picture_of_a_page_stands_below_its_title():
     ]
     shown = [
         c["source"] if c["cell_type"] == "markdown" else c["outputs"]
-        for c in builder.leading(cells, "t01_table.ipynb")
+        for c in builder.move_picture_up(cells, "t01_table.ipynb")
     ]
     assert shown[:2] == ["# Title", [picture]]
     assert [text.strip() for text in shown[2:4]] == ["A dot is a seed.", "Why?"]
-    assert builder.leading(cells, "00_method.ipynb") == cells
+    assert builder.move_picture_up(cells, "00_method.ipynb") == cells
 
 
 def test_a_mean_has_students_interval_from_three_seeds_on():

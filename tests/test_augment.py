@@ -18,7 +18,7 @@ from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
-from lib.train.augment import STOP, expanded, words_and_places
+from lib.train.augment import STOP, expand_rows, words_and_places
 from lib.train.batches import encode
 from lib.train.steps import augment as step
 
@@ -138,9 +138,9 @@ def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
     ids = np.array([[PIECES.index(w) for w in wanted] + [-1]], dtype=np.int32)
     once, made = replace(OPTIONS, tries=1), []
     for seed in range(3000):
-        made += words.variants("cat", source, ids, once, np.random.default_rng(seed))[
-            1:
-        ]
+        made += words.draw_variants(
+            "cat", source, ids, once, np.random.default_rng(seed)
+        )[1:]
     assert len(made) / 3000 == pytest.approx(OPTIONS.p, abs=0.03)
     assert {w: made.count(w) / len(made) for w in wanted} == pytest.approx(
         dict.fromkeys(wanted, 1 / 3), abs=0.05
@@ -233,8 +233,8 @@ def test_nothing_to_replace(source, text):
 
 
 def test_each_side_varies_beside_the_original_of_the_other():
-    assert list(expanded([["one", "two"]])) == [("one", None), ("two", None)]
-    assert list(expanded([["a", "b"], ["x", "y"]])) == [
+    assert list(expand_rows([["one", "two"]])) == [("one", None), ("two", None)]
+    assert list(expand_rows([["a", "b"], ["x", "y"]])) == [
         ("a", "x"),
         ("b", "x"),
         ("a", "y"),
@@ -273,7 +273,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     )
     tokenizer = words.Source(folder).tokenizer
     run.name = "augment-made/0"
-    there = words.encoded(run, tokenizer, 12)
+    there = words.encode_augmented(run, tokenizer, 12)
     assert result["rows_in"] == len(PAIRS)
     assert result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
@@ -282,7 +282,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     made = [
         (*pair, y)
         for each, y in zip(sides, PAIRS.y, strict=True)
-        for pair in expanded(each)
+        for pair in expand_rows(each)
     ]
     a, b, labels = zip(*made, strict=True)
     wanted = encode(tokenizer, Split(list(a), list(b), np.array(labels), None), 12)

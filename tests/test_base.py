@@ -23,7 +23,7 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 
-LINES = planned.lines("base")
+LINES = planned.read_plan("base")
 TASKS = {
     "SST-2": (44840, 7371),
     "CoLA": (7844, 629),
@@ -96,8 +96,8 @@ def test_each_seed_draws_its_rows_and_all_have_the_same_unseen_ones(sst2):
 def test_no_drawn_row_shares_four_words_with_an_unseen_one(shared, seed):
     made = texts(60, shared)
     split = Split(made, None, np.zeros(60, int), np.arange(60))
-    taken = unseen.apart(split, range(30), range(30, 60), 8)
-    pool = unseen.apart(
+    taken = unseen.select_apart(split, range(30), range(30, 60), 8)
+    pool = unseen.select_apart(
         split, taken, [row for row in range(60) if row not in taken], 60
     )
 
@@ -181,7 +181,7 @@ def test_committed_pools(task, monkeypatch):
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
-    judging = data.judging(told)
+    judging = data.judging_arrays(told)
     count = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616}[task]
     assert len(judging["cluster"]) == count  # the numbers of protocol_base.md
     if not (REAL / "glue" / task / "train.tsv").exists():
@@ -196,18 +196,20 @@ def test_committed_pools(task, monkeypatch):
             seen = {
                 mark
                 for text in taught
-                for mark in unseen.marks(tuple(text.lower().split()))
+                for mark in unseen.comparison_parts(tuple(text.lower().split()))
             }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
             assert all(
-                seen.isdisjoint(unseen.parts(text, 1, 2, 3, 4)) for text in fixed
+                seen.isdisjoint(unseen.cut_parts(text, 1, 2, 3, 4)) for text in fixed
             )
 
 
 # ---- the profile ----
 def every(profile="base"):
     rows = [
-        row for page in planned.pages(profile) for row in evidence.made(profile, page)
+        row
+        for page in planned.list_planned_pages(profile)
+        for row in evidence.make_rows(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
 
@@ -236,12 +238,13 @@ def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
         and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
     )
     assert (
-        bermo.described("base", "SST-2")["rows"]
+        bermo.describe_rows("base", "SST-2")["rows"]
         == nas.rows("base", "SST-2")["rows"]
         == 4000
     )
     assert (
-        bermo.described("base", "SST-2")["drawn"] == nas.rows("base", "SST-2")["drawn"]
+        bermo.describe_rows("base", "SST-2")["drawn"]
+        == nas.rows("base", "SST-2")["drawn"]
     )
 
 
@@ -258,15 +261,18 @@ def test_printed_rates_of_base():
 
 def test_memory_of_large_encoders():
     small, large = (
-        executors.need(grids.teacher(name, "SST-2")) for name in ("mini", "base")
+        executors.find_need(grids.teacher(name, "SST-2")) for name in ("mini", "base")
     )
     assert large.memory > small.memory
-    assert executors.need(ghostbert.student("base", "SST-2", 3)).memory == large.memory
+    assert (
+        executors.find_need(ghostbert.student("base", "SST-2", 3)).memory
+        == large.memory
+    )
 
 
 # ---- the plan ----
 def raw():
-    with planned.place("base").open() as file:
+    with planned.path_of_plan("base").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -288,19 +294,19 @@ def test_the_plan_is_within_its_core_hours_and_has_seeds_of_no_trial():
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.order} {line.claim}")
 def test_each_line_has_its_rows_and_each_cell_its_models(line):
     row = raw()[line.order - 1]
-    parts = cells.parsed(line.cells)
+    parts = cells.parse_cells(line.cells)
     for name in ("region", "printed"):
         number = len(row[name].split("; "))
         assert number == (len(parts) or len(line.tasks)) or row[name] == "level"
     if line.waits:
-        assert not line.rows(evidence.made("base", line.page))
+        assert not line.rows(evidence.make_rows("base", line.page))
         return
-    rows = line.rows(evidence.made("base", line.page))
+    rows = line.rows(evidence.make_rows("base", line.page))
     assert {row.get("seed", 0) for row in rows} == {*line.seeds}
     assert {row["task"] for row in rows if "task" in row} == {*line.tasks}
     for one in parts:
         for label, where in one.models:
-            hits = [row for row in rows if cells.fits(row, label, where)]
+            hits = [row for row in rows if cells.row_fits(row, label, where)]
             assert {row.get("seed", 0) for row in hits} == {*line.seeds}, (
                 one.text,
                 label,
@@ -308,16 +314,16 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
 
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
-    page = notebook.find(["ghostbert_t03"])[0]
-    rows = notebook.planned(page, {"profile": "base"})["grid"]
+    page = notebook.find_notebooks(["ghostbert_t03"])[0]
+    rows = notebook.make_grids(page, {"profile": "base"})["grid"]
     assert {(row["m"], row["seed"]) for row in rows} == {
         *product((3, 1), range(10, 15))
     }
-    more = notebook.planned(page, {"profile": "base", "seeds": [20], "widths": [6]})[
+    more = notebook.make_grids(page, {"profile": "base", "seeds": [20], "widths": [6]})[
         "grid"
     ]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
-    rows = notebook.planned(page, {"profile": "mini"})["grid"]
+    rows = notebook.make_grids(page, {"profile": "mini"})["grid"]
     usual = [
         row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20
     ]
@@ -325,19 +331,21 @@ def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
 
 
 def test_a_page_without_a_line_says_so():
-    page = notebook.find(["ghostbert_b04"])[0]
+    page = notebook.find_notebooks(["ghostbert_b04"])[0]
     with pytest.raises(
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
-        notebook.planned(page, {"profile": "base"})
-    assert planned.has("mini", page.stem) and not planned.pages("mini")
+        notebook.make_grids(page, {"profile": "base"})
+    assert planned.has_page("mini", page.stem) and not planned.list_planned_pages(
+        "mini"
+    )
 
 
 # ---- the control and the third arm ----
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
-    for m, module in ((3, ghostbert.ghost("base")), (1, None)):
+    for m, module in ((3, ghostbert.ghost_options("base")), (1, None)):
         student = ghostbert.student("base", "SST-2", m, module)
-        control = ghostbert.labelled("base", "SST-2", m, module)
+        control = ghostbert.student_on_labels("base", "SST-2", m, module)
         assert control.args == student.args
         first, own = student.inputs["start"], control.inputs["start"]
         assert own.args["train"] == first.args["train"] and own.step == "finetune"
@@ -348,7 +356,7 @@ def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
 
 def test_random_parts_of_the_search_s_sizes_are_of_that_search():
     searched, sized, plain = (
-        nas.pruned("base", "SST-2", ratio=0.3),
+        nas.pruned_spec("base", "SST-2", ratio=0.3),
         nas.random("base", "SST-2", sized=True, ratio=0.3),
         nas.random("base", "SST-2", ratio=0.3),
     )
@@ -359,20 +367,20 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
 
 # ---- the queue ----
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
-    specs = evidence.queue(evidence.lines("base", ["G1", "N1"]), "base")
+    specs = evidence.queue_specs(evidence.select_lines("base", ["G1", "N1"]), "base")
     students = [spec for spec in specs if spec.step == "finetune"]
     assert [spec.seed for spec in students] == sorted(spec.seed for spec in students)
     first = [spec.step for spec in specs[: len(students)]]
     assert {*first} == {"finetune"}
     assert {spec.step for spec in specs[len(students) :]} == {"retrain"}
     with pytest.raises(ValueError, match="unknown claim of the plan: 'G9'"):
-        evidence.lines("base", ["G9"])
+        evidence.select_lines("base", ["G9"])
     with pytest.raises(ValueError, match="unknown profile with a plan: 'mini'"):
-        evidence.lines("mini")
+        evidence.select_lines("mini")
 
 
 def test_a_page_without_a_planned_line_is_refused_at_base():
     """The lines of the frontier are beyond the core-hours of the plan."""
-    (page,) = notebook.find(["91_frontier"])
+    (page,) = notebook.find_notebooks(["91_frontier"])
     with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
-        notebook.planned(page, {"profile": "base"})
+        notebook.make_grids(page, {"profile": "base"})

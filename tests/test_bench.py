@@ -71,7 +71,7 @@ def test_the_real_steps_on_real_rows():
     if not (paths.data_root() / "glue" / "CoLA").is_dir():
         pytest.skip("CoLA is not under DATA_ROOT/glue")
     try:
-        data.locate(bench.MODEL)
+        data.locate_checkpoint(bench.MODEL)
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
     found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))

@@ -25,14 +25,14 @@ from lib.papers.bermo.options import Mix, Prune
 from lib.report.tables import Runs
 from lib.stats import paired
 
-NOTEBOOKS = notebook.find(["bermo_[tf]*"])
-RUN = [path for path in NOTEBOOKS if "t06" not in notebook.name_of(path)]
+NOTEBOOKS = notebook.find_notebooks(["bermo_[tf]*"])
+RUN = [path for path in NOTEBOOKS if "t06" not in notebook.id_of_notebook(path)]
 
 
 # ---- settings ----
 def page_of_settings():
     """What the page of Tables 6 to 11 defines, and its tables."""
-    (page,) = notebook.find(["bermo_t06"])
+    (page,) = notebook.find_notebooks(["bermo_t06"])
     cells = ["".join(cell["source"]) for cell in json.loads(page.read_text())["cells"]]
     names = {}
     for source in cells[3:6]:
@@ -47,7 +47,9 @@ def test_every_printed_hyperparameter_is_the_setting():
         numbers = table[
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
-        assert len(numbers) and not settings.differs(numbers).to_numpy().any(), name
+        assert (
+            len(numbers) and not settings.find_differences(numbers).to_numpy().any()
+        ), name
 
 
 def test_hyperparameters_are_those_of_the_specs(anywhere):
@@ -57,7 +59,7 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
             published.table("bermo", name).columns[1:], bermo.MODELS
         ):
             task = {"SQuAD": "SQuAD1"}.get(column, column)
-            spec = bermo.pruned(
+            spec = bermo.pruned_spec(
                 "paper", task, model, method, alpha=bermo.ALPHA * distilled
             )
             told, train = hyperparameters(task, method, distilled), spec.args["train"]
@@ -105,7 +107,7 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
         for epochs in bermo.setting_of_task(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.settings(profile, task, epochs=epochs)
             rows = bermo.EXAMPLES[profile] or {
-                task: bermo.described(profile, task)["rows"]
+                task: bermo.describe_rows(profile, task)["rows"]
             }
             steps = ceil(rows[task] / train.batch) * epochs
             schedules.plan(prune, steps)
@@ -118,14 +120,14 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
     args, plainly = (
-        bermo.dense("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
+        bermo.dense_spec("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
     )
     train = {"epochs": 3, "batch": 32, "lr": 5e-5, "max_length": 128, "pad_to": 128}
     train |= {"clip": 1.0, "dropout": 0.1}
     mix = {"norm": "layers", "init": "xavier_uniform", "lr": 1e-2, "dropout": 0.1}
     assert args["train"] == train and args["mix"] == mix
     long = train | {"batch": 16, "max_length": 384, "pad_to": 384}
-    assert bermo.dense("paper", "SQuAD1").args["train"] == long
+    assert bermo.dense_spec("paper", "SQuAD1").args["train"] == long
     assert {"prune", "frozen"}.isdisjoint(args) and "mix" not in plainly
 
 
@@ -133,9 +135,9 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.name_of(path)[6:9]: notebook.planned(path, {"profile": profile})[
-            "grid"
-        ]
+        notebook.id_of_notebook(path)[6:9]: notebook.make_grids(
+            path, {"profile": profile}
+        )["grid"]
         for path in RUN
     }
 
@@ -176,8 +178,8 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     ],
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
-    (path,) = notebook.find([f"bermo_{page}"])
-    rows = notebook.planned(path, {"profile": "toy", **axes})["grid"]
+    (path,) = notebook.find_notebooks([f"bermo_{page}"])
+    rows = notebook.make_grids(path, {"profile": "toy", **axes})["grid"]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -188,7 +190,7 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 
 def test_recorded_specs_need_no_data(without_data):
     without_data()
-    assert all(notebook.planned(path, {})["recorded"] for path in RUN)
+    assert all(notebook.make_grids(path, {})["recorded"] for path in RUN)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_bad_input_is_told(call, message):
 
 def test_one_spec_of_the_paper_at_true_size(anywhere):
     spec, bert = (
-        bermo.pruned("paper", "MNLI", "BERMo"),
+        bermo.pruned_spec("paper", "MNLI", "BERMo"),
         transformers.BertConfig(num_labels=3),
     )
     with torch.device("meta"):
@@ -251,7 +253,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         for _, _, linear in masks.projections(model)
     )
     assert everything == 85_054_464 and len(layers(model)) == 12
-    share = pruning.counted(number, kept, everything)["remaining"]
+    share = pruning.count_metrics(number, kept, everything)["remaining"]
     assert share == pytest.approx(0.1012674, abs=1e-7)
 
 
@@ -316,13 +318,15 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = measures.matched(made, METRICS).iloc[0]
+    line = measures.epochs_of_match(made, METRICS).iloc[0]
     assert (line["BERT"], line["BERMo"]) == (4, 2)
-    never = measures.matched(budgets_of(bert, (100, 110, 120, 130)), METRICS)
+    never = measures.epochs_of_match(budgets_of(bert, (100, 110, 120, 130)), METRICS)
     assert set(never["BERMo"]) == {5}
-    nearly = measures.matched(budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5)
+    nearly = measures.epochs_of_match(
+        budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5
+    )
     assert set(nearly["BERMo"]) == {4}
-    assert measures.matched(made[made["epochs"] < 2], METRICS).empty
+    assert measures.epochs_of_match(made[made["epochs"] < 2], METRICS).empty
 
 
 def test_measured_cells_are_those_of_the_columns():
@@ -340,11 +344,11 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     rows = pd.concat(
         [rows[(rows["task"] == "SST-2") | (rows["model"] == "BERMo")], wrong]
     )
-    gaps = Runs(rows, rows[:0], "mini").gaps("BERMo", "BERT")
+    gaps = Runs(rows, rows[:0], "mini").estimate_gaps("BERMo", "BERT")
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").above("BERMo")
+    above = Runs(rows, rows[:0], "mini").differences_to_rivals("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]
@@ -364,7 +368,7 @@ def test_cased_text_is_an_option_beside_table_1(anywhere):
     cells = {(row["task"], row["seed"]) for row in rows}
     assert cells == {(t, s) for t in bermo.CASED["mini"] for s in bermo.PROBED["mini"]}
     for row in rows:
-        plainly = bermo.dense("mini", row["task"]).args
+        plainly = bermo.dense_spec("mini", row["task"]).args
         assert (
             row["spec"].args == plainly | {"lower_case": False}
             and "lower_case" not in plainly

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from lib.claims import cells, checks, judging, lists
-from lib.claims.estimates import parts_of
+from lib.claims.estimates import select_rows_by_model
 from lib.papers import grids
 
 PAPERS = (*lists.PAPERS, "own")
@@ -20,7 +20,9 @@ RANK = ("central", "own", "finding")
 def told():
     """{(claim, cell): row of `cells.csv`}, in the order of the claims."""
     return {
-        (r["claim"], r["cell"]): r for p in PAPERS for r in lists.lines(f"{p}/cells")
+        (r["claim"], r["cell"]): r
+        for p in PAPERS
+        for r in lists.read_list(f"{p}/cells")
     }
 
 
@@ -35,11 +37,13 @@ def split(text):
 def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
     wanted = [
         (line["id"], cell)
-        for line in lists.lines(f"{paper}/claims")
+        for line in lists.read_list(f"{paper}/claims")
         for cell in line["cells"].split("; ")
         if cell
     ]
-    assert [(r["claim"], r["cell"]) for r in lists.lines(f"{paper}/cells")] == wanted
+    assert [
+        (r["claim"], r["cell"]) for r in lists.read_list(f"{paper}/cells")
+    ] == wanted
 
 
 def test_a_sentence_is_short_and_plain():
@@ -70,7 +74,10 @@ def test_a_sentence_names_the_task_where_its_cell_does():
     """Where it does not, whoever shows a result adds the task."""
     for (_, text), row in told().items():
         tasks = {
-            v for _, where in cells.cell(text).models for k, v in where if k == "task"
+            v
+            for _, where in cells.parse_cell(text).models
+            for k, v in where
+            if k == "task"
         } - {"*"}
         if len(tasks) == 1 and "/" not in (task := tasks.pop()):
             said = {"SQuAD1": "SQuAD 1.1", "SQuAD2": "SQuAD 2.0"}.get(task, task)
@@ -80,20 +87,20 @@ def test_a_sentence_names_the_task_where_its_cell_does():
 def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
     found = defaultdict(Counter)
     for (claim, text), row in told().items():
-        low, high = cells.cell(text).bounds
+        low, high = cells.parse_cell(text).bounds
         for number in split(row["interest"]).values():
             assert low <= number <= high, (claim, text)
             found[claim][number] += 1
-    for row in lists.lines("plan"):
+    for row in lists.read_list("plan"):
         told_there = [x for x in row["interest"].split("; ") if x not in ("", "–")]
-        if row["claim"] in lists.claims():
+        if row["claim"] in lists.read_claims():
             wanted = Counter(map(float, told_there))
             assert found.pop(row["claim"], Counter()) == wanted, row["claim"]
     for (
         claim,
         numbers,
     ) in found.items():  # Questions of the plans of base and of fair comparisons.
-        every = lists.lines("plan_base") + lists.lines("plan_fair")
+        every = lists.read_list("plan_base") + lists.read_list("plan_fair")
         rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
         assert rows and numbers.keys() <= planned, claim
@@ -106,19 +113,27 @@ def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""
     if scale == "mini":
-        return judging.rows(line)
-    found = [row for page in line["artefact"].split("; ") for row in checks.made(page)]
+        return judging.rows_of_claim(line)
+    found = [
+        row
+        for page in line["artefact"].split("; ")
+        for row in checks.rows_at_paper(page)
+    ]
     return cells.select_rows(
-        cells.parsed(line["cells"]), found + grids.searches_behind(found)
+        cells.parse_cells(line["cells"]), found + grids.searches_behind(found)
     )
 
 
 def compared(one, rows):
     """What a cell compares: (measure, [(weight, {task: ids of Specs} of each model),
     ...]), or None where a model has no rows."""
-    rows = rows if one.measure else [row for row in rows if cells.scored(row["spec"])]
+    rows = (
+        rows
+        if one.measure
+        else [row for row in rows if cells.scores_examples(row["spec"])]
+    )
     parts = []
-    for _, own in parts_of(one, rows):
+    for _, own in select_rows_by_model(one, rows):
         ids = defaultdict(set)
         for row in own:
             ids[str(row.get("task"))].add(row["spec"].id)
@@ -165,12 +180,12 @@ def twins():
     of the tasks of another one is the same. Runs are those of mini, and of paper where
     mini makes none."""
     found = {"mini": {}, "paper": {}}
-    every = {id: line for id, line in lists.claims().items() if line["cells"]}
+    every = {id: line for id, line in lists.read_claims().items() if line["cells"]}
     order = sorted(every, key=lambda id: RANK.index(every[id]["role"]))
     for scale, at in found.items():
         for id in order:
             rows = planned(every[id], scale)
-            for one in cells.parsed(every[id]["cells"]):
+            for one in cells.parse_cells(every[id]["cells"]):
                 if there := compared(one, rows):
                     at[id, one.text] = there
     same = {}

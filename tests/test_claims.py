@@ -18,7 +18,7 @@ from scipy import stats as sp
 from lib import data
 from lib.claims import checks, lists, notebook, words
 from lib.claims import judging as source
-from lib.claims.cells import cell, parse_seeds, parsed, select_rows
+from lib.claims.cells import parse_cell, parse_cells, parse_seeds, select_rows
 from lib.claims.words import (
     AGREES,
     NO_EFFECT,
@@ -53,7 +53,7 @@ def judge(cells, frame, **setting):
         )
     ]
     rows = frame.assign(spec=specs).to_dict("records")
-    return words.judge(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
+    return words.judge_cells(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
 
 
 def only(cells, frame, **setting):
@@ -72,14 +72,14 @@ def told(low, high, text="a > b", mean=None, **more):
     """A Result with this interval, of three seeds and Student's freedom of two."""
     mean = (low + high) / 2 if mean is None else mean
     e = paired.Estimate(mean, low, high, 3, 1, 1.0, 0.04, freedom=2.0)
-    return Result("G1", cell(text), "SST-2", e, 3, 3, **more)
+    return Result("G1", parse_cell(text), "SST-2", e, 3, 3, **more)
 
 
 # ---- CELLS
 
 
 def test_a_cell_tells_models_places_and_its_region():
-    above, alike, floor = parsed(
+    above, alike, floor = parse_cells(
         "k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5"
     )
     assert above.models == [
@@ -88,17 +88,17 @@ def test_a_cell_tells_models_places_and_its_region():
     assert [weight for weight, _ in above.terms] == [1.0, -1.0]
     assert (above.bounds, alike.bounds) == ((0, np.inf), (-0.5, 0.5))
     assert floor.bounds == (-0.5, np.inf) and floor.models[0][0] == "- X"
-    below, limit, never = parsed(
+    below, limit, never = parse_cells(
         "A <= B + 5; noise :: A [m=6] <= value 0.25; misses :: A = value 0"
     )
     assert (below.bounds, limit.bounds) == ((-np.inf, 5), (-np.inf, 0.25))
     assert (limit.measure, limit.models) == ("noise", [("A", (("m", "6"),))])
     assert never.bounds == (0, 0)
-    (slope,) = parsed("k = 3 | k = 5 | k = 9 < value 0")
+    (slope,) = parse_cells("k = 3 | k = 5 | k = 9 < value 0")
     assert [w for w, _ in slope.terms] == pytest.approx(
         paired.slope_weights(np.log2([3, 5, 9]))
     )
-    (first,) = parsed(
+    (first,) = parse_cells(
         "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
     )
     assert [w for w, _ in first.terms] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
@@ -108,7 +108,7 @@ def test_a_cell_tells_models_places_and_its_region():
         "k = 5",
         "k = 9",
     ]
-    (gap,) = parsed("per step :: A over B [m=9] | A over B [m=1] < value 0")
+    (gap,) = parse_cells("per step :: A over B [m=9] | A over B [m=1] < value 0")
     assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
     assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
 
@@ -126,7 +126,7 @@ def test_a_cell_tells_models_places_and_its_region():
 )
 def test_what_is_no_cell_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        parsed(text)
+        parse_cells(text)
 
 
 def test_rows_that_cells_name_are_kept_once():
@@ -135,7 +135,9 @@ def test_rows_that_cells_name_are_kept_once():
         {"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")
     ]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
-    assert [row["model"] for row in select_rows(parsed("A > C @ m=3"), rows)] == ["A"]
+    assert [row["model"] for row in select_rows(parse_cells("A > C @ m=3"), rows)] == [
+        "A"
+    ]
 
 
 # ---- WORDS
@@ -362,7 +364,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results[2] = replace(results[2], same_as="G7")
     results.append(replace(results[0], reason="not here"))
     p = results[0].p
-    found = words.correct(results, [])
+    found = words.correct_by_holm(results, [])
     assert [r.holm for r in found] == [
         pytest.approx(2 * p),
         None,
@@ -370,7 +372,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
         pytest.approx(2 * p),
         None,
     ]
-    more = words.correct(results, [0.9, 0.5])
+    more = words.correct_by_holm(results, [0.9, 0.5])
     assert more[0].holm == pytest.approx(4 * p) and more[1].holm is None
     assert [replace(r, holm=None) for r in found] == results
 
@@ -399,15 +401,15 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
             ("base", "ghostbert", "G5"),
         ]
     ]
-    monkeypatch.setattr(source, "recorded", lambda: rows)
+    monkeypatch.setattr(source, "read_verdicts", lambda: rows)
     one = words.Verdict("G1", (result,), profile="mini", kind="finding")
-    (found,) = source.corrected({"G1": one})["G1"].results
+    (found,) = source.correct_p_values({"G1": one})["G1"].results
     assert found.holm == pytest.approx(3 * result.p)
 
 
 def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypatch):
     """As a mean over all tasks does, where the tasks that it has more have no runs."""
-    monkeypatch.setattr(source, "recorded", list)
+    monkeypatch.setattr(source, "read_verdicts", list)
     central, mean = told(1.0, 2.0, "a > b @ task=x"), told(1.0, 2.0, "a > b")
     other = replace(mean, estimate=replace(mean.estimate, mean=1.4))
     by_id = {
@@ -418,7 +420,7 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
             "B2": (central,),
         }.items()
     }
-    found = source.corrected(by_id)
+    found = source.correct_p_values(by_id)
     assert [r.same_as for r in found["B39"].results] == ["B1", ""]
     assert [r.holm is None for r in found["B39"].results] == [True, False]
     # A page of findings takes what central claims have from the committed table.
@@ -437,8 +439,8 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
         "beside": "",
     }
     row |= {"region_low": "0.0", "region_high": ""}
-    monkeypatch.setattr(source, "recorded", lambda: [row | {"family": "bermo"}])
-    alone = source.corrected({"B39": by_id["B39"]})["B39"].results
+    monkeypatch.setattr(source, "read_verdicts", lambda: [row | {"family": "bermo"}])
+    alone = source.correct_p_values({"B39": by_id["B39"]})["B39"].results
     assert [r.same_as for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
     assert found["B1"].results[0].holm and found["B2"].results[0].holm
@@ -545,7 +547,9 @@ def test_what_scores_no_model_decides_nothing():
     ]
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
         found = [
-            words.judge(LINE | {"cells": cells}, each.to_dict("records"), SETTING)[0][0]
+            words.judge_cells(
+                LINE | {"cells": cells}, each.to_dict("records"), SETTING
+            )[0][0]
             for each in (pd.concat(rows), rows[0])
         ]
         assert found[0].estimate == found[1].estimate, cells
@@ -593,15 +597,15 @@ def test_a_recipe_has_one_name_at_every_profile():
     at paper."""
     (path,) = (
         path
-        for path in notebook.find()
-        if notebook.name_of(path) == "ghostbert_t04_ablation"
+        for path in notebook.find_notebooks()
+        if notebook.id_of_notebook(path) == "ghostbert_t04_ablation"
     )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
-    with data.planning(look=False):
+    with data.allow_absent_data(look=False):
         for scale, labels in names.items():
-            rows = notebook.planned(path, {"profile": scale})["grid"]
+            rows = notebook.make_grids(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
-                own = select_rows(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
+                own = select_rows(parse_cells(f"{recipe} > - DA & KD @ m=3"), rows)
                 assert {row["model"] for row in own} == {label, "- DA & KD"}, (
                     scale,
                     recipe,
@@ -794,7 +798,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
         "no row of the profile mini has RoBERTa",
     ]
     assert {r.word for r in results[1:]} == {NOT_MEASURED}
-    assert words.lacking("A at m 3, task CoLA", "base") == (
+    assert words.describe_lack("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
 
@@ -926,24 +930,26 @@ def test_planned_seeds_are_read(text, numbers):
 
 
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
-    added = lists.lines("added")
+    added = lists.read_list("added")
     for row in added:
-        line = lists.claims()[row["claim"]]
+        line = lists.read_claims()[row["claim"]]
         new, every = set(parse_seeds(row["seeds"])), parse_seeds(line["seeds"])
         assert row["why"] and re.fullmatch(r"\d{4}-\d\d-\d\d", row["added"])
         first = int(line["planned"]["first_seed"])
         planned = set(range(first, first + int(line["planned"]["seeds"])))
         assert new and not new & planned and set(every) == planned | new
-    assert added and lists.seeds("G1") and not lists.seeds("G1", "paper")
+    assert (
+        added and lists.planned_seeds("G1") and not lists.planned_seeds("G1", "paper")
+    )
 
 
 def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
-    for id, line in lists.claims().items():
-        cells = parsed(line["cells"])
+    for id, line in lists.read_claims().items():
+        cells = parse_cells(line["cells"])
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = lists.described(id, one.text)
+            told = lists.cell_line(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
                 id,
                 one,
@@ -951,28 +957,30 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
             assert not told["sentence"].endswith("."), told
             same = told["same_as"]
             if same:  # The other claim has this comparison, and counts it itself.
-                others = parsed(lists.claims()[same]["cells"])
+                others = parse_cells(lists.read_claims()[same]["cells"])
                 assert same != id, told
                 assert any(
-                    not lists.described(same, each.text)["same_as"] for each in others
+                    not lists.cell_line(same, each.text)["same_as"] for each in others
                 )
 
 
 def test_every_line_of_cells_is_a_cell_of_its_claim():
     for paper in (*lists.PAPERS, "own"):
-        for row in lists.lines(f"{paper}/cells"):
-            line = lists.claims()[row["claim"]]
+        for row in lists.read_list(f"{paper}/cells"):
+            line = lists.read_claims()[row["claim"]]
             assert line["paper"] == paper
-            assert row["cell"] in {one.text for one in parsed(line["cells"])}, row
+            assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
 
 
-@pytest.mark.parametrize("id", source.central())
+@pytest.mark.parametrize("id", source.list_central_claims())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
-    line = lists.claims()[id]
-    planned, rows = {*parse_seeds(line["seeds"])}, source.rows(line)
+    line = lists.read_claims()[id]
+    planned, rows = {*parse_seeds(line["seeds"])}, source.rows_of_claim(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
-    results, note = words.judge(line, missing, replace(SETTING, planned=len(planned)))
+    results, note = words.judge_cells(
+        line, missing, replace(SETTING, planned=len(planned))
+    )
     assert results and not note
     assert {(r.word, r.done, r.estimate) for r in results} == {(NOT_MEASURED, 0, None)}
     assert all(r.unmeasured for r in results)
@@ -982,9 +990,11 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
 @pytest.mark.papers("bermo")
 def test_every_claim_without_a_run_has_a_word(tmp_path):
     store = Store(tmp_path / "runs", tmp_path / "records")
-    own = [id for id, c in lists.claims().items() if c["paper"] in ("bermo", "own")]
-    for id, found in source.judged(own, store).items():
-        line = lists.claims()[id]
+    own = [
+        id for id, c in lists.read_claims().items() if c["paper"] in ("bermo", "own")
+    ]
+    for id, found in source.judge_claims(own, store).items():
+        line = lists.read_claims()[id]
         assert found.claim == id
         if line["check"] and line["role"] in ("arithmetic", "setting"):
             assert found.word in words.CHECKS and found.measured and not found.results
@@ -997,10 +1007,10 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
 
 
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
-    for row in lists.lines("effects"):
-        line = lists.claims()[row["claim"]]
-        assert row["cell"] in {one.text for one in parsed(line["cells"])}, row
-    effects = checks.effects("G1")
+    for row in lists.read_list("effects"):
+        line = lists.read_claims()[row["claim"]]
+        assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
+    effects = checks.printed_effects("G1")
     assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
@@ -1010,22 +1020,22 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
     assert both == pytest.approx(sum(alone) / 2)
-    for id in {row["claim"] for row in lists.lines("effects")}:
-        assert all(np.isfinite(value) for value in checks.effects(id).values())
+    for id in {row["claim"] for row in lists.read_list("effects")}:
+        assert all(np.isfinite(value) for value in checks.printed_effects(id).values())
 
 
 def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
-    for id in lists.claims():
-        for (text, _), value in lists.interests(id).items():
-            low, high = cell(text).bounds
+    for id in lists.read_claims():
+        for (text, _), value in lists.effects_of_interest(id).items():
+            low, high = parse_cell(text).bounds
             assert low <= value <= high, (id, text, value)
 
 
 def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
-    rng, lines = random.Random(3), lists.lines
+    rng, lines = random.Random(3), lists.read_list
     task = rng.choice(["SST-2", "STS-B", "CoLA"])
-    before = checks.effects("G1")["Ghost > Prune @ m=3", task]
+    before = checks.printed_effects("G1")["Ghost > Prune @ m=3", task]
 
     def broken(name):
         rows = [dict(row) for row in lines(name)]
@@ -1035,8 +1045,8 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
                     row[task] = str(float(row[task]) + 5)
         return rows
 
-    monkeypatch.setattr(lists, "lines", broken)
-    assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(
+    monkeypatch.setattr(lists, "read_list", broken)
+    assert checks.printed_effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(
         before + 5
     )
 
@@ -1045,9 +1055,9 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     anywhere, tmp_path
 ):
     """G28 is a comparison of G7: it has G7's seeds, and is counted there alone."""
-    line = lists.claims()["G28"]
-    assert [*source.by_seeds(line, "mini")] == [lists.seeds("G7")]
-    assert source.twin("G28") and not source.twin("G7")
+    line = lists.read_claims()["G28"]
+    assert [*source.group_cells_by_seeds(line, "mini")] == [lists.planned_seeds("G7")]
+    assert source.is_counted_elsewhere("G28") and not source.is_counted_elsewhere("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
-    for r in source.judged(["G28"], store)["G28"].results:
-        assert r.same_as == "G7" and r.planned == len(lists.seeds("G7"))
+    for r in source.judge_claims(["G28"], store)["G28"].results:
+        assert r.same_as == "G7" and r.planned == len(lists.planned_seeds("G7"))

@@ -14,11 +14,11 @@ import pytest
 
 from lib.claims import checks, lists, notebook
 from lib.claims import judging as source
-from lib.claims.cells import parsed
+from lib.claims.cells import parse_cells
 from lib.claims.lists import PAPERS
-from lib.claims.lists import lines as read
+from lib.claims.lists import read_list as read
 from lib.core.paths import PUBLISHED
-from lib.core.spec import ancestry
+from lib.core.spec import find_ancestors
 from lib.model.formula import NUMPY
 from lib.papers.efficientbert.search import net
 from lib.papers.nas_pruning import gated
@@ -37,8 +37,10 @@ ROLES = {"central", "finding", "arithmetic", "setting", "background"}
 def checked():
     """{id: (value, cells that it read)} of the claims that follow from printed
     cells."""
-    found = {id: c for id, c in lists.claims().items() if c["check"]}
-    return {id: checks.value(c["paper"], c["check"]) for id, c in found.items()}
+    found = {id: c for id, c in lists.read_claims().items() if c["check"]}
+    return {
+        id: checks.evaluate_formula(c["paper"], c["check"]) for id, c in found.items()
+    }
 
 
 def touched(paper, table, column, row=None):
@@ -47,7 +49,7 @@ def touched(paper, table, column, row=None):
     return [
         id
         for id, (_, cells) in checked().items()
-        if lists.claims()[id]["paper"] == paper
+        if lists.read_claims()[id]["paper"] == paper
         and any((t, c) == (table, column) and row in (None, i) for t, c, i in cells)
     ]
 
@@ -70,7 +72,7 @@ def test_central_claims_come_first_and_are_those_of_their_own_file():
 def test_every_claim_is_whole(paper):
     claims, pages = (
         read(f"{paper}/claims"),
-        {notebook.name_of(path) for path in notebook.find()},
+        {notebook.id_of_notebook(path) for path in notebook.find_notebooks()},
     )
     central = {line["id"] for line in read("central")}
     for name in ("id", "claim", "says"):
@@ -89,7 +91,7 @@ def test_every_claim_is_whole(paper):
         assert set(filter(None, c["deviations"].split("; "))) <= DEVIATIONS, c
         assert bool(c["deviations"]) == (c["role"] in ("central", "finding")), c
         assert not c["central"] or c["central"] in central, c
-        assert bool(parsed(c["cells"])) == bool(c["cells"]), c
+        assert bool(parse_cells(c["cells"])) == bool(c["cells"]), c
         if c["role"] == "finding":
             assert c["cells"] or c["cannot"], (
                 c["id"],
@@ -100,27 +102,32 @@ def test_every_claim_is_whole(paper):
 def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
     named = {id for i in read("inconsistencies") for id in i["claims"].split("; ")}
     for id, (found, _) in checked().items():
-        assert checks.agrees(found, lists.claims()[id]["value"]) or id in named, (
+        assert (
+            checks.agrees_with_print(found, lists.read_claims()[id]["value"])
+            or id in named
+        ), (
             id,
             found,
         )
 
 
 def test_inconsistencies_are_computed_again():
-    for line in checks.inconsistencies():
+    for line in checks.list_inconsistencies():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
-        printed = checks.number(line["printed"])
+        printed = checks.parse_number(line["printed"])
         if line["cell"]:
-            assert checks.value(line["paper"], line["cell"])[0] == printed, line
+            assert checks.evaluate_formula(line["paper"], line["cell"])[0] == printed, (
+                line
+            )
         assert bool(line["how"]) == bool(line["recomputed"]), line
         if line["how"]:
-            assert checks.agrees(line["found"], line["recomputed"]), line
-            assert checks.number(line["recomputed"]) != printed, line
-        assert set(filter(None, line["claims"].split("; "))) <= lists.claims().keys(), (
-            line
-        )
+            assert checks.agrees_with_print(line["found"], line["recomputed"]), line
+            assert checks.parse_number(line["recomputed"]) != printed, line
+        assert (
+            set(filter(None, line["claims"].split("; "))) <= lists.read_claims().keys()
+        ), line
 
 
 @pytest.mark.parametrize(
@@ -136,7 +143,7 @@ def test_inconsistencies_are_computed_again():
 )
 def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
     with pytest.raises((ValueError, NameError), match=message):
-        checks.value("ghostbert", formula)
+        checks.evaluate_formula("ghostbert", formula)
 
 
 def test_every_printed_column_feeds_a_claim_or_says_why_not():
@@ -182,7 +189,7 @@ FUNCTIONS |= {
     "attention_parameters": net,
     "ffn_parameters": net,
     "shares": gated,
-    "masked": gated,
+    "masked_flops": gated,
 }
 
 
@@ -196,7 +203,7 @@ def holds(id):
     """Whether a claim is computed and agrees; one whose formula cannot be evaluated
     does not."""
     try:
-        return source.computed(lists.claims()[id]).word == "equal"
+        return source.judge_formula(lists.read_claims()[id]).word == "equal"
     except Exception:
         return False
 
@@ -205,7 +212,7 @@ def holds(id):
 def whole():
     """The ids of the claims on arithmetic and settings that hold while nothing is
     broken."""
-    lines = lists.claims().items()
+    lines = lists.read_claims().items()
     return [
         id
         for id, line in lines
@@ -215,7 +222,7 @@ def whole():
 
 def of(*functions):
     """The ids of those whose formula calls one of these functions."""
-    formulas = {id: lists.claims()[id]["check"] for id in whole()}
+    formulas = {id: lists.read_claims()[id]["check"] for id in whole()}
     return [
         id
         for id, text in formulas.items()
@@ -245,10 +252,16 @@ def break_setting(id, rng, patch):
         during.setitem(checks.OURS, "setting", noted)
         assert holds(id)
     (page, step, path), labels = rng.choice(asked)
-    specs = {row["spec"] for row in checks.made(page) if labels.items() <= row.items()}
+    specs = {
+        row["spec"]
+        for row in checks.rows_at_paper(page)
+        if labels.items() <= row.items()
+    }
     part, *names = path.split(".")
     value = rng.randrange(10**6, 10**7)
-    for args in [each.args for each in specs | ancestry(specs) if each.step == step]:
+    for args in [
+        each.args for each in specs | find_ancestors(specs) if each.step == step
+    ]:
         told = args.get(part)
         if not names:
             patch.setitem(args, part, value)
@@ -282,7 +295,9 @@ def test_a_broken_operation_turns_the_claim_on_formulas(name, rng, monkeypatch):
 def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
     called = re.compile(f"[':]{what}'")
     ids = [
-        id for id in of("counted", "ours") if called.search(lists.claims()[id]["check"])
+        id
+        for id in of("counted", "ours")
+        if called.search(lists.read_claims()[id]["check"])
     ]
     function, factor = getattr(FUNCTIONS[what], what), rng.uniform(1.1, 3)
 
@@ -314,13 +329,13 @@ def test_broken_cells_turn_the_claim_that_reads_them(rng):
 def break_cell(id, rng, patch):
     """Change one of the cells that a formula reads."""
     there = [
-        (lists.lines(f"{lists.claims()[id]['paper']}/{table}")[row], column)
+        (lists.read_list(f"{lists.read_claims()[id]['paper']}/{table}")[row], column)
         for table, column, row in checked()[id][1]
     ]
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
     size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
     values = [other[name], str(size), f"broken {rng.random()}"]
-    number = isinstance(checks.number(row[column]), Fraction)
+    number = isinstance(checks.parse_number(row[column]), Fraction)
     patch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
 
 
@@ -328,13 +343,15 @@ def test_every_settings_formula_and_count_claim_can_turn():
     """No check is a sum of typed numbers: it reads cells, settings, rows or counts of
     this code."""
     for id in of(""):
-        ours = any(f"{name}(" in lists.claims()[id]["check"] for name in checks.OURS)
-        assert ours or checked()[id][1], (id, lists.claims()[id]["check"])
+        ours = any(
+            f"{name}(" in lists.read_claims()[id]["check"] for name in checks.OURS
+        )
+        assert ours or checked()[id][1], (id, lists.read_claims()[id]["check"])
 
 
 def test_no_check_counts_rows_or_compares_a_text_with_itself():
     """A formula on a setting asks what the Specs have, or compares several rows."""
-    for id, line in lists.claims().items():
+    for id, line in lists.read_claims().items():
         if line["role"] == "setting" and line["check"]:
             _, cells = checked()[id]
             assert (

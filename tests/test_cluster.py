@@ -23,7 +23,7 @@ from lib.cluster.executors import Need
 from lib.core.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
-make = sweep.make
+make = sweep.make_runs
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def equal_to_a_serial_sweep(store, specs, tmp_path):
     assert make(specs, serial, workers=1, keep=True) == {}
     for spec in specs:
         same_run(store.find(spec), serial.find(spec))
-    names = [sorted(run.name for run in each.every()) for each in (store, serial)]
+    names = [sorted(run.name for run in each.list_runs()) for each in (store, serial)]
     assert names[0] == names[1]
     assert not [*store.parts(), *store.runs.glob("*/*.lock")]
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import holding
 
 from lib.core.options import Train
-from lib.core.rows import width
+from lib.core.rows import format_width
 from lib.data.read import GLUE
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -84,7 +84,7 @@ def frame():
 
 
 def test_a_table_shows_and_averages_the_printed_metrics(frame):
-    cells = compare.by_task(frame, PRINTED, "here")["EfficientBERT"]
+    cells = compare.table_by_task(frame, PRINTED, "here")["EfficientBERT"]
     row = (
         frame[frame["model"] == "EfficientBERT"]
         .set_index("task")
@@ -114,7 +114,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     )
     lean = pd.concat([frame[~lone].assign(m=3), frame.assign(m=1)])
     for told, n in ((frame[~lone], 2), (frame, 3)):
-        table = compare.by_task(told, PRINTED, "here")
+        table = compare.table_by_task(told, PRINTED, "here")
         cells = [
             table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")
         ]
@@ -122,13 +122,13 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
         assert table["EfficientBERT"]["here", "MRPC"].endswith("(3)")
         assert {cells["here", "average"][-3:] for cells in table.values()} == {f"({n})"}
         means = [float(cell.split()[0]) for cell in cells]
-        pairs = compare.pairs(
+        pairs = compare.pair_columns(
             told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
         )
         assert means[0] - means[1] == pytest.approx(
             paired.paired_difference(pairs).mean, abs=0.1
         )
-    found = compare.by_task(lean, PRINTED, "here")
+    found = compare.table_by_task(lean, PRINTED, "here")
     assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
         "(2)",
         "(3)",
@@ -136,7 +136,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     apart = frame[
         frame["seed"].eq(0) == frame["model"].eq("Base Model")
     ]  # no seed in common
-    found = compare.by_task(apart, PRINTED, "here")
+    found = compare.table_by_task(apart, PRINTED, "here")
     assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == [
         "(2)",
         "(1)",
@@ -147,7 +147,9 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "EfficientBERT", "Base Model"
     found = compare.difference(*both, grids.metrics("paper", efficientbert.COLUMNS))
     means = (
-        compare.average(compare.points(frame, PRINTED)).groupby("model")["score"].mean()
+        compare.average_columns(compare.scores_in_points(frame, PRINTED))
+        .groupby("model")["score"]
+        .mean()
     )
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
@@ -158,9 +160,9 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
 
 def test_both_correlations_are_columns_and_share_their_rows(frame):
     of, names = grids.metrics("paper", nas.COLUMNS), ["STS-B Pearson", "STS-B Spearman"]
-    shown = compare.by_task(frame, of, "here")["Base Model"]
+    shown = compare.table_by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
-    pairs = compare.pairs(
+    pairs = compare.pair_columns(
         frame[frame["task"] == "STS-B"], "EfficientBERT", "Base Model", of
     )
     told = [(p.task, p.metric) for p in pairs[:2]]
@@ -179,9 +181,12 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     for place, run in lean["run"].items():
         only = {"accuracy": run.metrics["accuracy"]}
         lean.at[place, "run"] = type(run)(**vars(run) | {"metrics": only})
-    points = compare.points(lean, PRINTED)
-    assert set(points["column"]) == {"MNLI-m"} and len(compare.average(points)) == 6
-    pairs = compare.pairs(lean, "EfficientBERT", "Base Model", PRINTED)
+    points = compare.scores_in_points(lean, PRINTED)
+    assert (
+        set(points["column"]) == {"MNLI-m"}
+        and len(compare.average_columns(points)) == 6
+    )
+    pairs = compare.pair_columns(lean, "EfficientBERT", "Base Model", PRINTED)
     assert {p.task for p in pairs} == {"MNLI-m"}
 
 
@@ -191,7 +196,7 @@ def test_what_the_papers_print():
 
     def shown(columns, profile_name="paper"):
         return {
-            c.title: c.key
+            c.title: c.name_of_score
             for own in grids.metrics(profile_name, columns).values()
             for c in own
         }
@@ -219,7 +224,7 @@ def test_what_the_papers_print():
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
     whole = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    points = Runs(whole, whole[:0], "paper").points(nas.COLUMNS)
+    points = Runs(whole, whole[:0], "paper").scores_in_points(nas.COLUMNS)
     assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 
@@ -258,7 +263,7 @@ def test_efficientbert_selects_as_its_code_does(task, names, anywhere):
         not in efficientbert.student("toy", "CoLA", "EfficientBERT").args["train"]
     )
     by = ("pearson", "spearman") if task == "STS-B" else ()
-    assert nas.paced(nas.PREDICTION, "paper", task).select_by == by
+    assert nas.pace_training(nas.PREDICTION, "paper", task).select_by == by
 
 
 # ---- RUNS THAT COLLAPSED
@@ -278,7 +283,7 @@ def answers(right, n=400, labels=None):
 @pytest.mark.parametrize("more", [1, 4])
 def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
     """It is two standard errors of chance: 5 points on 400 rows, 2.5 on 1,600."""
-    found = compare.level(answers(right, n * more), ONE)
+    found = compare.level_of_run(answers(right, n * more), ONE)
     assert found.score == pytest.approx(100 * right) and not found.constant
     assert found.chance == pytest.approx(50 + 5 / more**0.5)
     assert found.collapsed == (lost and more == 1)
@@ -293,7 +298,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
         "logits": np.eye(2)[np.ones(400, int)],
     }
     run.arrays = lambda _: arrays
-    found = compare.level(run, ONE)
+    found = compare.level_of_run(run, ONE)
     assert found.constant and found.collapsed and found.score == 75
 
     def gone(_):
@@ -301,14 +306,19 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
     lost = answers(0.9)
     lost.arrays = gone
-    assert compare.level(lost, ONE) == compare.Level(0.0, 0.0, True)
+    assert compare.level_of_run(lost, ONE) == compare.Level(0.0, 0.0, True)
     frame = pd.DataFrame({"run": [run, lost, answers(0.9), None], "task": "SST-2"})
-    assert [*compare.collapsed(frame, {"SST-2": (ONE,)})] == [True, True, False, False]
+    assert [*compare.find_collapsed(frame, {"SST-2": (ONE,)})] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("metric, chance", [("matthews", 10.0), ("f1", 200 / 3)])
 def test_the_chance_of_other_metrics(metric, chance):
-    found = compare.level(answers(0.9), compare.Column("x", "x", metric))
+    found = compare.level_of_run(answers(0.9), compare.Column("x", "x", metric))
     assert found.chance == pytest.approx(chance) and not found.collapsed
 
 
@@ -325,11 +335,11 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
         ]
 
     both = rows(0.9, 0.5, 0.9), rows(0.8, 0.8, 0.5)
-    pairs = compare.aligned(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.align_rows(*both, {"SST-2": (ONE,)}, spared)
     assert [pair.seed for pair in pairs] == [*range(n)]
-    assert [pair.seed for pair in compare.aligned(*both, {"SST-2": (ONE,)})] == [0]
+    assert [pair.seed for pair in compare.align_rows(*both, {"SST-2": (ONE,)})] == [0]
 
 
 def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():
     rows = [{"m": 3}, {"m": 4, "of": 4}, {"m": 4.0, "of": float("nan")}]
-    assert [width(row) for row in rows] == ["3/12", "4/4", "4/12"]
+    assert [format_width(row) for row in rows] == ["3/12", "4/4", "4/12"]

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
 from lib.core.options import Ghost
-from lib.model.layout import arrange
+from lib.model.layout import arrange_layers
 from lib.papers import published
 from lib.papers.published import table
 from lib.stats.cost import (
@@ -18,10 +18,10 @@ from lib.stats.cost import (
     Shape,
     configuration,
     flops,
+    format_count,
     ghost_flops,
     ghost_parameters,
     parameters,
-    shown,
 )
 
 pytestmark = pytest.mark.papers("ghostbert")
@@ -65,8 +65,8 @@ def cells():
     def add(name, row, line, model, prefix=""):
         shape, heads, ghost = model
         computed = {
-            F: shown(flops(shape, 128, heads, ghost, "token head"), "GFLOPs"),
-            P: shown(parameters(shape, heads, ghost), "M params"),
+            F: format_count(flops(shape, 128, heads, ghost, "token head"), "GFLOPs"),
+            P: format_count(parameters(shape, heads, ghost), "M params"),
         }
         for column, value in computed.items():
             found.append(
@@ -103,9 +103,9 @@ def cells():
     example = "example L=12 d=768 n=128 k=3 M=12: additional #params"
     single = {
         "b4": {
-            example: shown(more[0], "M params"),
+            example: format_count(more[0], "M params"),
             "example: share of backbone #params": f"{100 * more[0] / whole[0]:.1f}",
-            "example: additional FLOPs": shown(more[1], "GFLOPs"),
+            "example: additional FLOPs": format_count(more[1], "GFLOPs"),
             "example: share of backbone FLOPs": f"{100 * more[1] / whole[1]:.1f}",
         },
         "claims": {
@@ -128,7 +128,7 @@ def cells():
 CELLS = cells()
 MISSES = {
     (name, m["row"], m["column"]): m
-    for m in published.misses("ghostbert")
+    for m in published.read_misses("ghostbert")
     for name in m["table"].split("; ")
 }
 
@@ -195,7 +195,7 @@ def cut(model, shape, heads):
         heads * shape.hidden // shape.heads,
         heads * shape.ffn // shape.heads,
     )
-    for layer in arrange(model).base_model.encoder.layer:
+    for layer in arrange_layers(model).base_model.encoder.layer:
         if shape.family == "mpnet":
             layer.attention.self.columns = torch.arange(heads)
         for name in ("query", "key", "value"):

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib.model import backbone
-from lib.model.layout import arrange
+from lib.model.layout import arrange_layers
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.stats import cost
@@ -74,7 +74,10 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
 def test_arranging_twice_changes_nothing(tiny):
     model, before = tiny("distilbert"), list(tiny("distilbert").state_dict())
     first = layers(model)[0].attention
-    assert arrange(arrange(model)) is model and layers(model)[0].attention is first
+    assert (
+        arrange_layers(arrange_layers(model)) is model
+        and layers(model)[0].attention is first
+    )
     assert list(model.state_dict()) == before
 
 
@@ -102,7 +105,9 @@ def test_a_folder_keeps_the_head_that_it_has(
 ):
     model, theirs = pair(tiny)
     backbone.save(model.float(), tokenizer, tmp_path)
-    again, _ = backbone.headed(tmp_path, "SequenceClassification", 2, 0.0, seed=3)
+    again, _ = backbone.load_with_head(
+        tmp_path, "SequenceClassification", 2, 0.0, seed=3
+    )
     batch = sentences("distilbert")
     close(logits(again, batch), logits(theirs.float(), batch), 1e-6)
 
@@ -136,11 +141,11 @@ def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("distilbert", 2, 48, 4, 96, 100, 64, 0, 48)
     config = cost.configuration(shape, num_labels=3)
-    assert cost.configured(config.to_dict()) == shape
+    assert cost.shape_of_config(config.to_dict()) == shape
     model = transformers.DistilBertForSequenceClassification(config).eval()
     model.set_attn_implementation("eager")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
     assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
-    ours = sum(p.numel() for p in arrange(model).parameters())
+    ours = sum(p.numel() for p in arrange_layers(model).parameters())
     assert cost.parameters(shape, labels=3) == ours

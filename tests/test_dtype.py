@@ -12,10 +12,10 @@ from test_sweep import TRAIN, done, importance, teacher
 from lib.claims import cells, estimates, evidence, lists
 from lib.cluster import sweep
 from lib.core import paths, processor
-from lib.core.execute import environment, execute
+from lib.core.execute import describe_environment, execute
 from lib.core.options import Numerics
 from lib.core.rows import Row
-from lib.core.spec import Spec, ancestry
+from lib.core.spec import Spec, find_ancestors
 from lib.core.store import Store
 from lib.papers import grids
 from lib.report.tables import collect
@@ -79,8 +79,8 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
     asked = {"dtype": "bfloat16", "threads": 1}
     told = r"'bfloat16', and this processor has none of avx512_bf16, amx_bf16, bf16: take 'float32'"
     with pytest.raises(ValueError, match=told):
-        loop.options(asked)
-    assert loop.options(asked | {"dtype": "float32"}).dtype == "float32"
+        loop.read_numerics(asked)
+    assert loop.read_numerics(asked | {"dtype": "float32"}).dtype == "float32"
     spec = half(teacher()).inputs["start"]
     with pytest.raises(ValueError, match=told):
         execute(spec, store)
@@ -89,10 +89,10 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
 
 def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
     assert (
-        loop.options({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype
+        loop.read_numerics({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype
         == "bfloat16"
     )
-    loop.options({"dtype": "float32", "threads": 1})
+    loop.read_numerics({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
     assert spec.twin is spec
 
@@ -100,16 +100,16 @@ def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
 def test_toy_asks_for_float32_everywhere(anywhere):
     from lib.claims import notebook
 
-    for path in notebook.find():
-        if "profile" in notebook.parameters(path):
-            rows = notebook.planned(path, {"profile": "toy"}, looked_up=False).get(
+    for path in notebook.find_notebooks():
+        if "profile" in notebook.read_parameters(path):
+            rows = notebook.make_grids(path, {"profile": "toy"}, looked_up=False).get(
                 "grid", []
             )
             specs = {row["spec"] for row in rows}
-            for spec in specs | ancestry(specs):
+            for spec in specs | find_ancestors(specs):
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
                 assert numerics["dtype"] == "float32", (
-                    notebook.name_of(path),
+                    notebook.id_of_notebook(path),
                     spec.name,
                 )
 
@@ -131,15 +131,15 @@ def test_a_twin_is_float32_in_all_its_graph_and_another_run():
 
 def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     spec = half(teacher()).with_seed(0)
-    todo = store.missing([spec])
+    todo = store.missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
-    assert sweep.make([spec], store, workers=1) == {}
+    assert sweep.make_runs([spec], store, workers=1) == {}
     found = store.lookup(spec)
     assert (
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
     )
-    assert not store.missing([spec]) and store.find(spec) is None
+    assert not store.missing_specs([spec]) and store.find(spec) is None
     assert found["run"].env["dtype"] == "float32"
     frame = collect([Row(spec, model="a")], store)
     assert frame["matthews"].notna().all()
@@ -148,24 +148,27 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
 def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     spec = half(importance(teacher())).with_seed(0)
     done(store, spec)
-    assert not store.missing([spec]) and store.lookup(spec)["run"].name == spec.name
+    assert (
+        not store.missing_specs([spec]) and store.lookup(spec)["run"].name == spec.name
+    )
     done(store, spec.twin)
     assert store.lookup(spec)["run"].name == spec.name  # its own comes first
 
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
     spec = half(teacher()).with_seed(0)
-    assert list(store.missing([spec]))[-1] == spec
+    assert list(store.missing_specs([spec]))[-1] == spec
     done(store, spec.twin)
     assert (
-        not store.missing([spec]) and store.lookup(spec)["run"].name == spec.twin.name
+        not store.missing_specs([spec])
+        and store.lookup(spec)["run"].name == spec.twin.name
     )
-    assert list(store.missing([spec], exact=True))[-1] == spec
+    assert list(store.missing_specs([spec], exact=True))[-1] == spec
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
-    lost = sweep.make([spec], store, workers=1)
+    lost = sweep.make_runs([spec], store, workers=1)
     (error,) = collect([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.twin] and "lower Train.lr" in error
     assert collect([Row(spec, model="a")], store)["error"].item() == error
@@ -174,10 +177,10 @@ def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
     spec = half(teacher())
-    told = environment(spec)
+    told = describe_environment(spec)
     assert told["dtype"] == "bfloat16" and told["features"] == ["avx2", "avx512_bf16"]
-    assert environment(spec.twin)["dtype"] == "float32"
-    assert environment(Spec("count", {}))["dtype"] is None
+    assert describe_environment(spec.twin)["dtype"] == "float32"
+    assert describe_environment(Spec("count", {}))["dtype"] is None
 
 
 # ---- the queue ----
@@ -187,34 +190,38 @@ def claim(monkeypatch):
     specs = [half(teacher()), half(importance(teacher()))]
     rows = [Row(spec, seed=n) for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
-    monkeypatch.setattr(evidence, "rows", lambda _: rows)
-    monkeypatch.setattr(lists, "claims", lambda: {"A1": line})
+    monkeypatch.setattr(evidence, "rows_of_claim", lambda _: rows)
+    monkeypatch.setattr(lists, "read_claims", lambda: {"A1": line})
     return line
 
 
 def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
-    first, second, third, fourth = (row["spec"] for row in evidence.rows(claim))
+    first, second, third, fourth = (
+        row["spec"] for row in evidence.rows_of_claim(claim)
+    )
     for spec in (first, second, third):
         store.record(done(store, spec))
-    assert evidence.cells(claim, store) == {
+    assert evidence.specs_by_seed(claim, store) == {
         10: [first, second],
         11: [third.twin, fourth.twin],
     }
-    assert evidence.gather([claim], store, workers=1) == {}
+    assert evidence.gather_evidence([claim], store, workers=1) == {}
     for spec in (third, fourth):
         assert (store.records / spec.twin.name).exists()
-    (line, _) = evidence.listed([claim], store)
+    (line, _) = evidence.describe_claims([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
     assert store.lookup(third)["run"].twin.name == third.twin.name
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
-    third, fourth = (row["spec"] for row in evidence.rows(claim)[2:])
+    third, fourth = (row["spec"] for row in evidence.rows_of_claim(claim)[2:])
     done(store, third.twin)
-    assert evidence.cells(claim, store)[11] == [third, fourth]
-    assert third in store.missing(evidence.rounds([claim], store), exact=True)
+    assert evidence.specs_by_seed(claim, store)[11] == [third, fourth]
+    assert third in store.missing_specs(
+        evidence.order_specs([claim], store), exact=True
+    )
     done(store, fourth.twin)
-    assert evidence.cells(claim, store)[11] == [third.twin, fourth.twin]
+    assert evidence.specs_by_seed(claim, store)[11] == [third.twin, fourth.twin]
 
 
 # ---- pairs ----
@@ -246,7 +253,7 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
     ours = [row("a", n, "bfloat16" if n < 3 else "float32") for n in range(6)]
     theirs = [row("b", n, "bfloat16" if n < 4 else "float32") for n in range(5)]
     theirs.append(row("b", 5, "float32", deep="bfloat16"))  # another teacher
-    found = compare.aligned(ours, theirs, COLUMNS)
+    found = compare.align_rows(ours, theirs, COLUMNS)
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
@@ -268,21 +275,23 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
 def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     plain = row("b", 0, "float32")
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
-    (pair,) = compare.aligned([ours], [theirs], COLUMNS)
+    (pair,) = compare.align_rows([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
-    rows = compare.alike([ours, theirs])
+    rows = compare.select_one_dtype([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
     assert compare.describe_dtypes(rows) == []
 
 
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
-    (one,) = cells.parsed("a > b @ task=CoLA")
+    (one,) = cells.parse_cells("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
-    assert estimates.thinnest(one, estimates.rows_of(one, rows)) == (3, 3)
+    assert estimates.count_fewest_seeds(
+        one, estimates.select_comparable_rows(one, rows)
+    ) == (3, 3)
     rows[0] = row("a", 0, "float32")
-    own = estimates.rows_of(one, rows)
-    assert estimates.thinnest(one, own) == (3, 2)
-    (group,) = estimates.groups_of(one, own, COLUMNS)
+    own = estimates.select_comparable_rows(one, rows)
+    assert estimates.count_fewest_seeds(one, own) == (3, 2)
+    (group,) = estimates.pair_runs(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
     assert compare.describe_dtypes(own) == [
         "Tasks and seeds compared: 2 in bfloat16; 1 with runs of two dtypes do not count"
@@ -292,7 +301,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
         compare.dtypes(run.spec)
-        for run in Store(records=paths.DATA / "records").recorded()
+        for run in Store(records=paths.DATA / "records").list_records()
     ]
     assert found and all(len(each) < 2 for each in found)
     assert grids.PROFILES["mini"].numerics == HALF

@@ -21,13 +21,13 @@ def table(prefix, flip, count=100):
 def clock(request, monkeypatch):
     """Whether the clock of the file system stands still between two edits."""
     if request.param:
-        now, stamp = time.time_ns(), disk.stamp
+        now, stamp = time.time_ns(), disk.stamp_of_file
 
         def coarse(path):
             place, size, *_ = stamp(path)
             return place, size, now, now, 7
 
-        monkeypatch.setattr(disk, "stamp", coarse)
+        monkeypatch.setattr(disk, "stamp_of_file", coarse)
 
 
 def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):

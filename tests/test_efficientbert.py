@@ -22,8 +22,8 @@ from lib.train.matching import layer_map
 
 PAGES = [
     p
-    for p in notebook.find(["efficientbert_*"])
-    if notebook.name_of(p).split("_")[1]
+    for p in notebook.find_notebooks(["efficientbert_*"])
+    if notebook.id_of_notebook(p).split("_")[1]
     in ("t02", "t03", "t04", "t07", "f01", "f04", "f07", "f08")
 ]
 
@@ -72,7 +72,7 @@ def test_rows_have_the_printed_size(name):
 
 
 def test_the_printed_settings_are_those_of_the_specs():
-    (path,) = notebook.find(["efficientbert_s43"])
+    (path,) = notebook.find_notebooks(["efficientbert_s43"])
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     names = {"page": Mock()}
     for cell in cells[3:6]:
@@ -81,7 +81,9 @@ def test_the_printed_settings_are_those_of_the_specs():
     assert table.columns.tolist() == [("published", "Value"), ("in Specs", "Value")]
     numbers = table[table["published", "Value"].str.fullmatch(r"-?[\d.]+(e-?\d+)?")]
     there = numbers[numbers["in Specs", "Value"] != "–"]
-    assert len(there) == 66 and not paper_settings.differs(there).to_numpy().any()
+    assert (
+        len(there) == 66 and not paper_settings.find_differences(there).to_numpy().any()
+    )
     assert set(
         numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]
     ) == {
@@ -93,7 +95,7 @@ def test_the_printed_settings_are_those_of_the_specs():
     }
     adam = table[table.index.get_level_values(1) == "optimizer"]
     assert adam["in Specs", "Value"].item() == "AdamW"
-    assert paper_settings.marked(adam).iloc[0].tolist()[1] == "AdamW ≠"
+    assert paper_settings.mark_differences(adam).iloc[0].tolist()[1] == "AdamW ≠"
     assert efficientbert.window("paper") == (15_000_000, 16_000_000)
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 
@@ -108,7 +110,10 @@ def test_what_each_row_inherits(anywhere):
     names = ("Base Model", *efficientbert.OWN[1:], *efficientbert.OTHER_BASE)
     students = {name: efficientbert.student("paper", "RTE", name) for name in names}
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
-    whole, several = efficientbert.supernet("paper"), efficientbert.several("paper")
+    whole, several = (
+        efficientbert.supernet("paper"),
+        efficientbert.shared_supernet_spec("paper"),
+    )
     for name in (
         "EfficientBERT",
         "EfficientBERT_TINY",
@@ -128,7 +133,7 @@ def test_what_each_row_inherits(anywhere):
         plus = efficientbert.student("paper", task, efficientbert.PLUS)
         assert plus.args.get("classifier") == head
     small = efficientbert.BASELINES["paper"]
-    tiny, thin = (efficientbert.prepared("paper", name) for name in small)
+    tiny, thin = (efficientbert.preparation_spec("paper", name) for name in small)
     assert (
         tiny.args["name"] == "2nd_General_TinyBERT_4L_312D"
         and "start" not in thin.inputs
@@ -136,7 +141,7 @@ def test_what_each_row_inherits(anywhere):
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
-    several = efficientbert.several("paper")
+    several = efficientbert.shared_supernet_spec("paper")
     assert several.inputs["start"].inputs["start"] == efficientbert.supernet("paper")
     teachers = {name for name in several.inputs if ":" in name}
     assert teachers == {f"teacher:{task}" for task in efficientbert.TASKS["paper"]}
@@ -151,7 +156,8 @@ def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
 def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     net = efficientbert.network("Base Model")
     warm, cold = (
-        efficientbert.candidate("paper", net, inherits) for inherits in (True, False)
+        efficientbert.candidate_spec("paper", net, inherits)
+        for inherits in (True, False)
     )
     read = warm.inputs["start"]
     assert (
@@ -159,13 +165,13 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
         and read.args["train"]["epochs"] == 1
     )
     first = efficientbert.supernet("paper", "wikipedia")
-    assert read.inputs["start"] == first == efficientbert.searching("paper")
+    assert read.inputs["start"] == first == efficientbert.supernet_spec("paper")
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()
-    small = efficientbert.candidate(
-        "mini", efficientbert.scaled("Base Model", "mini"), False
+    small = efficientbert.candidate_spec(
+        "mini", efficientbert.scale_network("Base Model", "mini"), False
     )
     assert (
         "start" not in small.inputs
@@ -177,7 +183,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.planned(path, {}).keys() & {"recorded", "known_scores"}
+        assert notebook.make_grids(path, {}).keys() & {"recorded", "known_scores"}
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
@@ -185,7 +191,7 @@ def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
     low, high = efficientbert.window(scale)
 
     def size(name):
-        net = efficientbert.scaled(name, scale)
+        net = efficientbert.scale_network(name, scale)
         return parameters(net, "with projection", **efficientbert.tables(scale))
 
     for name in ("Base Model", "Search Stage 2", "EfficientBERT"):
@@ -194,11 +200,11 @@ def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
 
 
 def test_small_networks_keep_formulas_and_heads():
-    toy = efficientbert.scaled("EfficientBERT", "toy")
+    toy = efficientbert.scale_network("EfficientBERT", "toy")
     whole = efficientbert.network("EfficientBERT")
     assert toy.layers == (whole.layers[0], whole.layers[3])
     assert (toy.hidden, toy.width, toy.heads) == (48, 48, 12)
-    other = efficientbert.scaled("EfficientBERT (TinyBERT_6)", "mini")
+    other = efficientbert.scale_network("EfficientBERT (TinyBERT_6)", "mini")
     assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (
         384,
         1536,
@@ -213,9 +219,12 @@ DEPTHS = {"toy": {4: 1, 6: 2, 12: 4, 24: 8}, "mini": {4: 3, 6: 6, 12: 12, 24: 24
 @pytest.mark.parametrize("name", efficientbert.NETS)
 def test_every_published_network_has_a_form_at_every_scale(name):
     whole = efficientbert.network(name)
-    assert efficientbert.scaled(name, "paper") == whole
+    assert efficientbert.scale_network(name, "paper") == whole
     for scale, depths in DEPTHS.items():
-        small, depth = efficientbert.scaled(name, scale), depths[len(whole.layers)]
+        small, depth = (
+            efficientbert.scale_network(name, scale),
+            depths[len(whole.layers)],
+        )
         assert len(small.layers) == depth
         assert layer_map(depth, grids.shape(scale).layers)
         assert small.heads == whole.heads and small.hidden % small.heads == 0
@@ -261,9 +270,9 @@ def curve(loss, stride=1):
 
 def test_smoothing_is_a_trailing_mean():
     ramp = np.arange(40.0)
-    assert measures.smoothed(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
-    assert measures.smoothed(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
-    assert np.array_equal(measures.smoothed(ramp, 0.0), ramp)
+    assert measures.smooth_loss(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
+    assert measures.smooth_loss(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
+    assert np.array_equal(measures.smooth_loss(ramp, 0.0), ramp)
 
 
 def test_share_of_steps():
@@ -291,13 +300,15 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = paired.ratio(above, below, draws=400, seed=seed)
+        e = paired.ratio_of_medians(above, below, draws=400, seed=seed)
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
     slow = np.repeat(
         np.exp(0.2 * draw.normal(size=10)), 10
     )  # blocks of ten that share their noise
-    wide, thin = (paired.ratio(slow, np.ones(100), block=block) for block in (10, 1))
+    wide, thin = (
+        paired.ratio_of_medians(slow, np.ones(100), block=block) for block in (10, 1)
+    )
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
 
@@ -318,13 +329,13 @@ def test_sentences_of_the_pages_are_true(anywhere):
         efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")
     ]
     assert selected == ["last", "last", "best"]
-    (page,) = notebook.find(["efficientbert_t03_*"])
+    (page,) = notebook.find_notebooks(["efficientbert_t03_*"])
     assert (
         "At `toy` and `mini` the last model counts, at `paper` the best one"
         in page.read_text()
     )
     for scale in ("toy", "mini"):  # of ++ every second layer is distilled
-        deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
+        deep = len(efficientbert.scale_network("EfficientBERT++", scale).layers)
         teacher = grids.shape(scale).layers
         assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
 

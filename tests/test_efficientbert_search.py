@@ -28,8 +28,8 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.language import valid
 from lib.papers.efficientbert.search.net import Layer, from_json, parameters
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.step import handed
-from lib.papers.efficientbert.students import part
+from lib.papers.efficientbert.search.step import hand_over
+from lib.papers.efficientbert.students import draw_part
 from lib.report.tables import Runs, collect
 from lib.stats import measures, paired
 from lib.train import loop
@@ -46,7 +46,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.planned(notebook.path_of(page), {"profile": profile})
+    found = notebook.make_grids(notebook.path_of_notebook(page), {"profile": profile})
     specs = [row["spec"] for row in found["grid"]]
     assert specs and found["recorded"] and len({*specs}) == len(specs)
     assert {row["kind"] for row in found["grid"]} <= {"student", "search", "supernet"}
@@ -55,8 +55,8 @@ def test_grids_build_anywhere(page, profile, anywhere):
 
 def table_5(profile, **values):
     """The grid of Table 5."""
-    (path,) = notebook.find(["efficientbert_t05_*"])
-    return notebook.planned(path, {"profile": profile} | values)["grid"]
+    (path,) = notebook.find_notebooks(["efficientbert_t05_*"])
+    return notebook.make_grids(path, {"profile": profile} | values)["grid"]
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
@@ -66,7 +66,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
     specs = {row["model"]: row["spec"] for row in rows}
     printed = {
         row["Model"]
-        for row in published.lines("efficientbert", "table05_search_stages")
+        for row in published.read_rows("efficientbert", "table05_search_stages")
     }
     assert printed < specs.keys()
     for name, spec in specs.items():
@@ -81,15 +81,17 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
     with pytest.raises(ValueError, match="unknown text: 'wikipedi'"):
         table_5("paper", texts=["wikipedi"])
     searches = [
-        search.searched("paper", stage) for stage in ("single", "stage1", "stage2")
+        search.search_spec("paper", stage) for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
-        efficientbert.searching("paper")
+        efficientbert.supernet_spec("paper")
     }
 
 
 def test_the_paper_s_searches_are_as_printed(anywhere):
-    found = {stage: search.searched("paper", stage) for stage in search.BUDGET["paper"]}
+    found = {
+        stage: search.search_spec("paper", stage) for stage in search.BUDGET["paper"]
+    }
     budgets = {"stage1": 1900, "stage2": 100, "stage3": 3000, "single": 2700}
     learns = {
         "method": "cascade",
@@ -122,8 +124,8 @@ def test_the_paper_s_searches_are_as_printed(anywhere):
 
 
 def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
-    last = search.searched("paper", "stage3")
-    for spec in (search.retrained("paper", "RTE", last), last):
+    last = search.search_spec("paper", "stage3")
+    for spec in (search.retraining_spec("paper", "RTE", last), last):
         assert spec.seed is None and spec.inputs["start"].seed is None
     assert efficientbert.supernet("paper").seed == 0  # but all inherit from one
 
@@ -133,7 +135,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.planned(notebook.path_of(PAGES[1]), values)["grid"]
+    grid = notebook.make_grids(notebook.path_of_notebook(PAGES[1]), values)["grid"]
     told = [
         spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
     ]
@@ -148,7 +150,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.planned(notebook.path_of(PAGES[0]), values)
+        notebook.make_grids(notebook.path_of_notebook(PAGES[0]), values)
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini"])
@@ -166,24 +168,29 @@ def test_half_of_each_search_is_evolved(profile):
 
 def test_a_stage_begins_where_the_one_before_it_ended(anywhere):
     for profile in ("toy", "mini", "paper"):
-        one, two, three = (search.searched(profile, stage) for stage in search.STAGES)
+        one, two, three = (
+            search.search_spec(profile, stage) for stage in search.STAGES
+        )
         assert two.inputs["before"] == one and three.inputs["before"] == two
         assert three.inputs["start"].inputs["search"] == two
 
 
 def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere):
     """The setting S1 of the protocol."""
-    one, last = (search.searched("mini", stage) for stage in ("stage1", "stage3"))
+    one, last = (search.search_spec("mini", stage) for stage in ("stage1", "stage3"))
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
     assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
     assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
-    brief = search.brief("mini", search.base("mini"))
+    brief = search.brief_training_spec("mini", search.base_spec("mini"))
     assert brief.args["score"] == "loss" and brief.args["data"] == one.args["data"]
     assert brief.args["train"] == one.args["train"]
     assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
     for profile in ("toy", "paper"):
-        assert "score" not in search.searched(profile, "stage1").args["search"]
-        assert "score" not in search.brief(profile, search.base(profile)).args
+        assert "score" not in search.search_spec(profile, "stage1").args["search"]
+        assert (
+            "score"
+            not in search.brief_training_spec(profile, search.base_spec(profile)).args
+        )
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
@@ -208,10 +215,10 @@ def test_equal_evaluations_at_the_small_scales():
 
 # ---- what a search hands on
 def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
-    net = efficientbert.scaled("EfficientBERT", "toy")
+    net = efficientbert.scale_network("EfficientBERT", "toy")
     formulas = ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)")
     net = replace(net, layers=tuple(Layer(text, 2, 1) for text in formulas))
-    made = handed(Space("stage2", net, 7, 9**9), net)
+    made = hand_over(Space("stage2", net, 7, 9**9), net)
     assert made["shared"]["window"] == [7, 9**9] and made["net"] == net.to_json()
     assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
     first, second = made["shared"]["choices"]
@@ -220,7 +227,7 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
     whole, shared = from_json(made["supernet"]), Shared(**made["shared"])
     for step in range(40):
-        drawn = part(whole, shared, 0, step, **efficientbert.tables("toy"))
+        drawn = draw_part(whole, shared, 0, step, **efficientbert.tables("toy"))
         for layer in drawn.layers:
             assert valid(
                 parse(layer.formula), net.hidden, drawn.inner(layer), "truncate"
@@ -234,7 +241,7 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 def shrunk():
     """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
-    first = grids.untrained()
+    first = grids.untrained_spec()
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
@@ -259,7 +266,7 @@ def shrunk():
     change.setitem(
         search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5}
     )
-    yield search.searched("toy", "stage3")
+    yield search.search_spec("toy", "stage3")
     change.undo()
 
 
@@ -267,8 +274,8 @@ def shrunk():
 def last(make):
     """The same, run with one retrained winner."""
     with shrunk() as last:
-        make(search.retrained("toy", "CoLA", last))
-        make(search.searched("toy", "single"))
+        make(search.retraining_spec("toy", "CoLA", last))
+        make(search.search_spec("toy", "single"))
         yield last
 
 
@@ -283,7 +290,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
     two, one = last.inputs["before"], last.inputs["before"].inputs["before"]
     for spec, start in ((two, make(one)), (last, make(two))):
         assert lines(make(spec))[0]["space"]["start"] == start.metrics["net"]
-    tasks, tuned = last.inputs["start"], search.retrained("toy", "CoLA", last)
+    tasks, tuned = last.inputs["start"], search.retraining_spec("toy", "CoLA", last)
     for spec, found, name in (
         (tasks, two, "supernet"),
         (tasks.inputs["start"], two, "supernet"),
@@ -298,7 +305,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
 
 
 def test_training_on_a_task_moves_every_weight(make, last):
-    tuned = search.retrained("toy", "CoLA", last)
+    tuned = search.retraining_spec("toy", "CoLA", last)
     before, after = (
         dict(base(backbone.load(make(spec).model)[0]).named_parameters())
         for spec in (tuned.inputs["start"], tuned)
@@ -311,7 +318,7 @@ def test_the_single_stage_begins_as_stage_1_does(make, last):
     single, one = (
         lines(make(spec))[1]
         for spec in (
-            search.searched("toy", "single"),
+            search.search_spec("toy", "single"),
             last.inputs["before"].inputs["before"],
         )
     )
@@ -322,7 +329,7 @@ def test_the_single_stage_begins_as_stage_1_does(make, last):
 def test_killed_in_any_stage_a_search_finds_the_same_winner(
     stage, calls, make, last, tmp_path, monkeypatch
 ):
-    spec = search.searched("toy", stage).with_seed(1)
+    spec = search.search_spec("toy", stage).with_seed(1)
     whole, other = make(spec), store_with(tmp_path, *map(make, spec.parents.values()))
     stop_at(monkeypatch, loop, "collate", calls)
     with pytest.raises(KeyboardInterrupt):
@@ -337,14 +344,14 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.planned(notebook.path_of(PAGES[1]), values)["grid"]
+    grid = notebook.make_grids(notebook.path_of_notebook(PAGES[1]), values)["grid"]
     return collect(grid, store)
 
 
 def drawn(frame):
     """(parts of the table, curves of the picture) of the page of Table 6 on such a
     frame."""
-    (path,) = notebook.find(["efficientbert_t06_*"])
+    (path,) = notebook.find_notebooks(["efficientbert_t06_*"])
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
     names = {"runs": SimpleNamespace(where=lambda kind: part)}
@@ -394,9 +401,9 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.ranked(parts, grids.metrics("mini", efficientbert.COLUMNS)).round(
-        6
-    )
+    found = measures.candidate_scores(
+        parts, grids.metrics("mini", efficientbert.COLUMNS)
+    ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
 
@@ -439,7 +446,7 @@ def test_the_cascade_learns_on_one_thread(monkeypatch):
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
-    monkeypatch.setattr(samplers, "follow", follow)
+    monkeypatch.setattr(samplers, "draw_in_region", follow)
     options = search.sampler("paper", "stage1")
     assert options.method == "cascade"
     samplers.propose(None, [], options, None)
@@ -453,11 +460,11 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.searched("toy", "stage2", budget=2)
+    more = search.search_spec("toy", "stage2", budget=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.planned(notebook.path_of(PAGES[2]), values)["grid"]
+    rows = notebook.make_grids(notebook.path_of_notebook(PAGES[2]), values)["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

@@ -74,7 +74,7 @@ def test_an_encoder_of_each_family_is_taken(family, make):
     shape = encoder.shape_of(folder)
     assert (shape.family, shape.layers, shape.ffn) == (family, 2, 32)
     body = json.loads((folder / "config.json").read_text())
-    assert shape == cost.configured(body)
+    assert shape == cost.shape_of_config(body)
 
 
 # ---- tokenizer ----

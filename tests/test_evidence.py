@@ -40,22 +40,22 @@ def claims(monkeypatch):
         {"claim": name, "profile": "mini", "family": "bermo", "word": word}
         for name, word in product(known, ["agrees", "too noisy to say"])
     ]
-    monkeypatch.setattr(evidence.lists, "claims", lambda: known)
+    monkeypatch.setattr(evidence.lists, "read_claims", lambda: known)
     monkeypatch.setattr(
-        evidence, "rows", lambda line: ROWS[line["id"]](seeds(line["seeds"]))
+        evidence, "rows_of_claim", lambda line: ROWS[line["id"]](seeds(line["seeds"]))
     )
-    monkeypatch.setattr(evidence, "recorded", lambda: rows)
+    monkeypatch.setattr(evidence, "read_verdicts", lambda: rows)
     return there
 
 
 def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
-    specs = evidence.rounds(claims)
+    specs = evidence.order_specs(claims)
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
-        evidence.lists, "lines", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
+        evidence.lists, "read_list", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
     )
-    specs = evidence.rounds(claims)
+    specs = evidence.order_specs(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     claims, store
 ):
-    assert evidence.gather(claims[:2], store, workers=1) == {}
+    assert evidence.gather_evidence(claims[:2], store, workers=1) == {}
     for spec in (
         small(64).with_seed(10),
         small(64).with_seed(11),
@@ -76,10 +76,10 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     assert not (store.records / BACKBONE.name).exists()
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not elsewhere.missing(
+    assert not elsewhere.missing_specs(
         [small(64).with_seed(10), importance(small(64)).with_seed(11)]
     )
-    first, _, last, _ = evidence.listed(claims, elsewhere)
+    first, _, last, _ = evidence.describe_claims(claims, elsewhere)
     assert "2 of 2 seeds, 0 runs left" in first and first.endswith(
         "1 agrees, 1 too noisy to say"
     )
@@ -88,22 +88,22 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
 
 def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, evidence.SavedWeights, "give_back", 1)
+        stop_at(patch, evidence.SavedWeights, "delete_weights", 1)
         with pytest.raises(KeyboardInterrupt):
-            evidence.gather(claims[:2], store, workers=1)
+            evidence.gather_evidence(claims[:2], store, workers=1)
     first = small(64).with_seed(10)
     assert store.find(first, weights=True)
-    assert evidence.gather(claims[:2], store, workers=1) == {}
+    assert evidence.gather_evidence(claims[:2], store, workers=1) == {}
     assert store.find(first) and not store.find(first, weights=True)
 
 
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):
     other = claim("A3", importance(small(64), batch=4))
-    every = evidence.lists.claims() | {"A3": other}
-    monkeypatch.setattr(evidence.lists, "claims", lambda: every)
-    assert evidence.gather(claims[1:2], store, workers=1) == {}
+    every = evidence.lists.read_claims() | {"A3": other}
+    monkeypatch.setattr(evidence.lists, "read_claims", lambda: every)
+    assert evidence.gather_evidence(claims[1:2], store, workers=1) == {}
     assert store.find(small(64).with_seed(10), weights=True)
-    assert evidence.gather([other], store, workers=1) == {}
+    assert evidence.gather_evidence([other], store, workers=1) == {}
     assert (
         store.find(small(64).with_seed(10))
         and store.find(small(64).with_seed(10), weights=True) is None
@@ -114,14 +114,14 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     wanted = [small(64).with_seed(10), importance(small(64)).with_seed(10)]
     later = [small(64).with_seed(11), importance(small(64), batch=4).with_seed(11)]
     queues = {"now": wanted, "all": wanted + later}
-    monkeypatch.setattr(evidence, "lines", lambda profile: "all")
-    monkeypatch.setattr(evidence, "queue", lambda lines, profile: queues[lines])
-    assert evidence.gather("now", store, workers=1, profile="base") == {}
+    monkeypatch.setattr(evidence, "select_lines", lambda profile: "all")
+    monkeypatch.setattr(evidence, "queue_specs", lambda lines, profile: queues[lines])
+    assert evidence.gather_evidence("now", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in wanted)
     assert not store.find(small(64).with_seed(10)).model.exists() and not store.find(
         later[0]
     )
-    assert evidence.gather("all", store, workers=1, profile="base") == {}
+    assert evidence.gather_evidence("all", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in later)
     assert not store.find(small(64).with_seed(11)).model.exists()
 
@@ -132,27 +132,29 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     assert {spec.step for spec in rows} == {"finetune"} and len(rows) == 6
     with pytest.raises(ValueError, match="unknown notebook: 'nas_t99'"):
         evidence.list_page_specs(["nas_t99"], "mini")
-    monkeypatch.setattr(evidence, "rounds", lambda claims, store=None: [])
+    monkeypatch.setattr(evidence, "order_specs", lambda claims, store=None: [])
     asked = importance(small(64)).with_seed(10)
     monkeypatch.setattr(evidence, "list_page_specs", lambda pages, profile: [asked])
-    assert evidence.gather([], store, workers=1, pages=["a page"]) == {}
+    assert evidence.gather_evidence([], store, workers=1, pages=["a page"]) == {}
     assert (store.records / asked.name).exists()
     assert not store.find(small(64).with_seed(10)).model.exists()
 
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
-        evidence.chosen(["G11"])
-    every = evidence.chosen()
-    assert {c["id"] for c in every} >= {line["id"] for line in lists.lines("central")}
-    at_base = {row["claim"] for row in lists.lines("plan_base")}
+        evidence.select_claims(["G11"])
+    every = evidence.select_claims()
+    assert {c["id"] for c in every} >= {
+        line["id"] for line in lists.read_list("central")
+    }
+    at_base = {row["claim"] for row in lists.read_list("plan_base")}
     for c in every:
         assert c["seeds"] or c["id"] in at_base, c["id"]
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]
 
 
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.cells(lists.claims()["N1"])[10]
-    found = evidence.found_by(cells)
+    cells = evidence.specs_by_seed(lists.read_claims()["N1"])[10]
+    found = evidence.find_searches(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

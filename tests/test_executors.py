@@ -13,7 +13,7 @@ from conftest import untrained
 from test_sweep import teacher, until
 
 from lib.cluster import backends, executors
-from lib.cluster.executors import Need, need
+from lib.cluster.executors import Need, find_need
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.options import Numerics
@@ -84,8 +84,8 @@ def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
 def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
     monkeypatch,
 ):
-    monkeypatch.setattr(paths, "cores", lambda: 8)
-    monkeypatch.setattr(backends, "memory", lambda: 5e9)
+    monkeypatch.setattr(paths, "count_cores", lambda: 8)
+    monkeypatch.setattr(backends, "free_memory", lambda: 5e9)
     slots = [
         ([Need(1, False, 1e9)] * 20, None, 5),
         ([Need(1, False, 1e8)] * 20, None, 8),
@@ -102,13 +102,15 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
 
 
 def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
-    teachers = [need(grids.teacher(profile, "RTE")) for profile in ("toy", "mini")]
+    teachers = [find_need(grids.teacher(profile, "RTE")) for profile in ("toy", "mini")]
     assert teachers == [Need(1, False, 0.9e9), Need(1, False, 2.2e9)]
     spec = teacher()
     args = {"data": spec.args["data"], "numerics": Numerics("float32", 4, "cuda")}
-    on_card = need(replace(spec, args=spec.args | args))
+    on_card = find_need(replace(spec, args=spec.args | args))
     assert on_card.cores == 4 and on_card.card and on_card.memory > 10e9
-    assert need(untrained()) == Need(1, False, 0.9e9) == need(Spec("count", {}))
+    assert (
+        find_need(untrained()) == Need(1, False, 0.9e9) == find_need(Spec("count", {}))
+    )
 
 
 def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
@@ -126,10 +128,10 @@ def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
 @pytest.mark.parametrize("version", [1, 2])
 def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     """Cached files do not count as used; a group without a limit limits nothing."""
-    assert 0 < executors.memory(tmp_path) <= psutil.virtual_memory().total
+    assert 0 < executors.free_memory(tmp_path) <= psutil.virtual_memory().total
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 90 kB\nMemAvailable:  64 kB\n")
-    assert executors.memory(tmp_path) == 64 << 10
+    assert executors.free_memory(tmp_path) == 64 << 10
     limit, used, state = executors.GROUPS[2 - version]
     group = tmp_path / "sys/fs/cgroup"
     (group / limit).parent.mkdir(parents=True)
@@ -138,4 +140,4 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     (group / state).write_text(below if version == 2 else own + below)
     for text, free in (("50000", 15000), ("max", 64 << 10), (f"{1 << 60}", 64 << 10)):
         (group / limit).write_text(text)
-        assert executors.memory(tmp_path) == free
+        assert executors.free_memory(tmp_path) == free

@@ -12,11 +12,11 @@ from conftest import made, scored, untrained
 
 from lib import data
 from lib.claims import evidence, judging, lists, notebook
-from lib.claims.cells import parse_seeds, parsed
+from lib.claims.cells import parse_cells, parse_seeds
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Numerics, Targets, Train
 from lib.core.rows import Row
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.model import backbone
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -27,20 +27,22 @@ from lib.papers.nas_pruning import measures
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 
-PLAN = lists.lines("plan_fair")
+PLAN = lists.read_list("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
 TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.planning(look=False):
+    with data.allow_absent_data(look=False):
         yield
 
 
 def rows(page, **values):
-    (path,) = notebook.find([page])
-    return notebook.planned(path, {"profile": "mini"} | values, looked_up=False)["grid"]
+    (path,) = notebook.find_notebooks([page])
+    return notebook.make_grids(path, {"profile": "mini"} | values, looked_up=False)[
+        "grid"
+    ]
 
 
 def specs(page, **labels):
@@ -63,7 +65,7 @@ def test_the_plan_is_within_its_core_hours_and_in_the_order_of_its_points():
 
 @pytest.mark.parametrize("row", PLANNED, ids=lambda row: row["claim"])
 def test_a_line_has_the_seeds_and_the_pages_of_its_claim(row):
-    claim = lists.claims()[row["claim"]]
+    claim = lists.read_claims()[row["claim"]]
     first, number = int(row["first_seed"]), int(row["seeds"])
     assert parse_seeds(claim["seeds"]) == tuple(range(first, first + number))
     assert claim["artefact"] == row["page"] and (
@@ -74,33 +76,35 @@ def test_a_line_has_the_seeds_and_the_pages_of_its_claim(row):
 
 def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
     lines = {row["claim"] for row in PLANNED}
-    own = {id for id, line in lists.claims().items() if line["role"] == "own"}
+    own = {id for id, line in lists.read_claims().items() if line["role"] == "own"}
     assert {f"F{n}" for n in range(12, 24)} <= own & lines
     for id in lines - {"E3", "E4"}:
-        assert set(parse_seeds(lists.claims()[id]["seeds"])) <= set(range(20, 30)), id
+        assert set(parse_seeds(lists.read_claims()[id]["seeds"])) <= set(
+            range(20, 30)
+        ), id
 
 
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
     judging.rows_of_pages.cache_clear()
-    judging.planned.cache_clear()
-    line = lists.claims()[claim]
-    there, seeds = judging.rows(line), lists.seeds(claim)
-    for cell in parsed(line["cells"]):
+    judging.rows_of_page.cache_clear()
+    line = lists.read_claims()[claim]
+    there, seeds = judging.rows_of_claim(line), lists.planned_seeds(claim)
+    for cell in parse_cells(line["cells"]):
         for label, where in cell.models:
-            own = [row for row in there if judging.cells.fits(row, label, where)]
+            own = [row for row in there if judging.cells.row_fits(row, label, where)]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
     judging.rows_of_pages.cache_clear()
-    judging.planned.cache_clear()
+    judging.rows_of_page.cache_clear()
 
 
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
-    picked = evidence.chosen(["F20", "F12", "F13"])
-    found = evidence.rounds(picked)
+    picked = evidence.select_claims(["F20", "F12", "F13"])
+    found = evidence.order_specs(picked)
     firsts = [
-        found.index(evidence.cells(lists.claims()[claim])[20][-1]) for claim in order
+        found.index(evidence.specs_by_seed(lists.read_claims()[claim])[20][-1]) for claim in order
     ]  # fmt: skip
     assert order == ["F13", "F12", "F20"] and firsts == sorted(firsts)
 
@@ -146,7 +150,9 @@ def test_the_rule(setting, change, why):
 def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
     passed = [
-        row["setting"] for row in lists.lines("trials_fair") if row["passes"] == "yes"
+        row["setting"]
+        for row in lists.read_list("trials_fair")
+        if row["passes"] == "yes"
     ]
     assert not chosen or chosen in [
         trials_fair.TAPS[name] for name in passed if name[0] == "T"
@@ -155,7 +161,7 @@ def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
         there = [row for row in rows(page) if row["model"].endswith(ghostbert.APART)]
         assert bool(there) == bool(chosen)
     for claim in ("F14", "F15"):
-        assert bool(lists.claims()[claim]["cannot"]) == (not chosen)
+        assert bool(lists.read_claims()[claim]["cannot"]) == (not chosen)
 
 
 # ---- ghosts ----
@@ -214,7 +220,7 @@ def distilled(tmp_path_factory):
     )
 
     def make(ghosts=None, **changes):
-        ops = [{"op": "ghost"} | plain(ghosts)] if ghosts else []
+        ops = [{"op": "ghost"} | to_plain_json(ghosts)] if ghosts else []
         train = replace(TRAIN, **changes)
         spec = Spec(
             "distil",
@@ -293,7 +299,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
         def table(self, table, caption, **more):
             shown["table"] = table
 
-    ghost_tables.mending(
+    ghost_tables.show_mending(
         Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))})
     )
     assert shown["note"][0].startswith("1 of 2 distillations on this page")

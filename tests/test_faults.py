@@ -106,7 +106,7 @@ def again(there):
     """The run, after the command that makes what is missing; and that nothing was
     lost."""
     run = execute.execute(TEACHER, there, keep=True)
-    assert not disk.wrong(run.folder) and not there.part(TEACHER).exists()
+    assert not disk.damage_of_folder(run.folder) and not there.part(TEACHER).exists()
     assert not there.lock(TEACHER).exists()
     return run
 
@@ -141,7 +141,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
-    assert list(there.missing([child])) == [TEACHER, child]
+    assert list(there.missing_specs([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
 
@@ -153,7 +153,7 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
     for name in ("spec.json", "status.json", "metrics.json"):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
-    assert sweep.Clock(there).median(TEACHER) > 0 and len(list(there.every())) == 3
+    assert sweep.Clock(there).median(TEACHER) > 0 and len(list(there.list_runs())) == 3
     assert there.find(TEACHER)
 
 
@@ -228,7 +228,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         store.say.cache_clear()
         run = made(there, spec)
         alike(run, sound[spec])
-        assert not disk.wrong(run.folder) and not there.part(spec).exists()
+        assert not disk.damage_of_folder(run.folder) and not there.part(spec).exists()
         assert not there.lock(spec).exists()
         found.update([what, kind])
         shutil.rmtree(folder)
@@ -365,9 +365,12 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         monkeypatch.setattr(
             shutil, "disk_usage", lambda _, left=left: free._replace(free=left)
         )
-        with pytest.raises(OSError if full else RuntimeError), disk.room(tmp_path):
+        with (
+            pytest.raises(OSError if full else RuntimeError),
+            disk.explain_full_disk(tmp_path),
+        ):
             raise RuntimeError(text)
-    with pytest.raises(OSError, match="free some"), disk.room(tmp_path):
+    with pytest.raises(OSError, match="free some"), disk.explain_full_disk(tmp_path):
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
 
 
@@ -389,7 +392,7 @@ def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
             assert told.startswith("error: ") and str(place) in told
             assert "free some, or set FIGURES_ROOT to another folder" in told
         subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
-        site.publish("toy")
+        site.write_index("toy")
         pages = list(place.glob("toy/*.html"))
         assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
         assert not list(place.glob("toy/.*"))
@@ -443,10 +446,10 @@ def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
 
 def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/" + "x" * 100)
-    assert paths.sockets() == "/tmp"
+    assert paths.socket_folder() == "/tmp"
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long a path for a socket; fix: set TMPDIR"):
-        paths.sockets()
+        paths.socket_folder()
 
 
 # ---- two versions of the code on one store ----
@@ -474,7 +477,7 @@ def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     else:
         OTHERS[what](body := torch.load(path))
         torch.save(body, path)
-    disk.seal(folder)
+    disk.seal_folder(folder)
     with pytest.raises(Refused, match=f"other code wrote .*{folder.name}: delete it"):
         again(there)
     shutil.rmtree(folder)
@@ -494,9 +497,9 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
             )  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
                 there.record(run)
-        assert [r.name for r in there.recorded()] in ([], [TEACHER.name])
+        assert [r.name for r in there.list_records()] in ([], [TEACHER.name])
         there.record(run)
-        assert [r.name for r in there.recorded()] == [TEACHER.name]
+        assert [r.name for r in there.list_records()] == [TEACHER.name]
 
 
 # ---- signals ----
@@ -512,7 +515,7 @@ import json
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
-    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
+    sweep.make_runs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -547,7 +550,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while (
-        not store.ledger(there.part(spec)).get("progress")
+        not store.read_ledger(there.part(spec)).get("progress")
         and time.monotonic() < deadline
     ):
         time.sleep(0.1)
@@ -620,12 +623,12 @@ def pause(page, _):
 def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     workbook, monkeypatch, capfd
 ):
-    monkeypatch.setattr(site, "make", pause)
+    monkeypatch.setattr(site, "make_page", pause)
     (path,) = workbook.glob("data_t02*")
     scope = grids.reader_profile("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
-    with pytest.raises(KeyboardInterrupt), pages.meanwhile():
+    with pytest.raises(KeyboardInterrupt), pages.make_beside_runs():
         while not begun.exists():
             time.sleep(0.1)
         raise KeyboardInterrupt
@@ -702,13 +705,13 @@ def workbook(tmp_path, monkeypatch):
     """A folder of notebooks with two of the committed ones, and their digests."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    for path in notebook.find(["data_t02", "94_inconsistencies"]):
-        shutil.copy(path, folder / f"{notebook.name_of(path)}.ipynb")
+    for path in notebook.find_notebooks(["data_t02", "94_inconsistencies"]):
+        shutil.copy(path, folder / f"{notebook.id_of_notebook(path)}.ipynb")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    notebook.tidy()
+    notebook.tidy_notebooks()
     return folder
 
 
@@ -736,9 +739,9 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     one.unlink()
     if BROKEN[what] is not None:
         one.write_bytes(BROKEN[what])
-    site.publish("toy")
+    site.write_index("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
-    name = one.name if what != "deleted" else notebook.path_of(one.stem).name
+    name = one.name if what != "deleted" else notebook.path_of_notebook(one.stem).name
     assert index.count("<li data-words=") == 2 and name in index
     assert "not a notebook" in index or "no heading in a cell" in index
     assert __main__.main(["plan"]) == (what != "deleted")
@@ -752,7 +755,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     with pytest.raises(
         ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"
     ):
-        notebook.title(one)
+        notebook.read_title(one)
 
 
 def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, capsys):
@@ -779,8 +782,8 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
-    notebook.tidy()
-    assert notebook.committed()
+    notebook.tidy_notebooks()
+    assert notebook.read_committed_forms()
 
 
 @pytest.mark.parametrize("place", ["toy", "scratch/94_inconsistencies/toy-by-hand-abc"])
@@ -801,7 +804,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     for other in others:
         path.write_text(json.dumps(other))
         store.say.cache_clear()
-        site.publish("toy")
+        site.write_index("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
@@ -812,9 +815,9 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         b"[" * 100_000,
     ):  # it is being written, or a kill cut it
         path.write_bytes(half)
-        site.publish("toy")
+        site.write_index("toy")
     path.write_text(json.dumps(BODY))
-    site.publish("toy")
+    site.write_index("toy")
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
@@ -827,8 +830,8 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
-    page.values = notebook.check(path, {})
-    builder.make(page, "digest")
+    page.values = notebook.check_values(path, {})
+    builder.make_page(page, "digest")
     files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
     assert {".csv", ".html", ".ipynb", ".json"} <= {place.suffix for place in files}
     for place in files:
@@ -849,7 +852,7 @@ def test_a_damaged_table_of_settings_is_named(tmp_path):
         with pytest.raises(
             disk.Damaged, match=f"{path.name} is damaged .*; fix: take it from git"
         ):
-            disk.toml(path)
+            disk.read_toml(path)
 
 
 def test_a_damaged_table_is_named(tmp_path):
@@ -873,16 +876,22 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     pipe = tmp_path / "x.json"
     os.mkfifo(pipe)
-    for read in (disk.read_json, disk.read_csv, disk.toml, disk.digest, notebook.cells):
+    for read in (
+        disk.read_json,
+        disk.read_csv,
+        disk.read_toml,
+        disk.digest,
+        notebook.read_tagged_cells,
+    ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
-    assert notebook.provenance(tmp_path, "x") is None
-    note = paths.runs_root() / ".tokens" / "digests" / f"{disk.key_of('x')}.json"
+    assert notebook.read_provenance(tmp_path, "x") is None
+    note = paths.runs_root() / ".tokens" / "digests" / f"{disk.digest_values('x')}.json"
     note.parent.mkdir(parents=True)
     os.mkfifo(note)
-    assert disk.remembered("x", [], lambda: 5) == 5
+    assert disk.remember_value("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
-    assert builder.divide(tmp_path / "x.html") == ("", "")
+    assert builder.divide_page(tmp_path / "x.html") == ("", "")
 
 
 # ---- what lies elsewhere, what is waited for ----
@@ -892,7 +901,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
 )
 def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     """It is refused before anything is asked of the hub, or looked for in a folder."""
-    monkeypatch.setattr(lines, "hub", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(lines, "load_from_hub", lambda _: pytest.fail("asked"))
     with pytest.raises(
         ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
     ):
@@ -937,7 +946,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     there, start = copied(), TEACHER.parents["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
-    mine.add(start)
+    mine.note_run(start)
     assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped
@@ -946,12 +955,12 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     assert start not in mine
     shutil.rmtree(there.runs / TEACHER.name)
     disk.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
-    with store.locked(there.lock(TEACHER)):
-        mine.give_back(start)
+    with store.hold_lock(there.lock(TEACHER)):
+        mine.delete_weights(start)
         (there.part(TEACHER) / "spec.json").write_text("{")
-        mine.give_back(start)
+        mine.delete_weights(start)
         assert there.find(start, weights=True)
-    mine.give_back(start)
+    mine.delete_weights(start)
     assert there.find(start) and not there.find(start, weights=True)
     same_run(again(there), whole[0].find(TEACHER))  # its input is made again
 
@@ -990,7 +999,9 @@ def test_a_text_from_data_is_shown_as_it_is(text):
 
     for shape in ("- {}\n", "*{}*\n", "| a |\n| --- |\n| {} |\n"):
         shown = markdown2html(
-            shape.format((tables.escaped, tables.cell)[shape[0] == "|"](text))
+            shape.format(
+                (tables.escape_text, tables.escape_cell)[shape[0] == "|"](text)
+            )
         )
         told = html.unescape(re.sub("<.*?>", "", shown)).strip()
         assert told.removeprefix("a\n").strip() == " ".join(text.split()), shown
@@ -1001,7 +1012,7 @@ def test_a_text_from_data_is_shown_as_it_is(text):
 def test_code_in_a_text_stays_code():
     """Pages tell commands so."""
     told = "not made yet: `python -m lib run x --data 'a_b_ [c](d)'` makes it"
-    assert tables.escaped(told) == told
+    assert tables.escape_text(told) == told
 
 
 # ---- parameters ----
@@ -1045,7 +1056,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.planned(notebook.path_of(name), values)
+        notebook.make_grids(notebook.path_of_notebook(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1138,18 +1149,18 @@ POOL += [
 def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     """Specs are checked when they are made, so that a grid that is made can be run."""
     dice, found, names = random.Random(count), Counter(), {}
-    for path in notebook.find():
+    for path in notebook.find_notebooks():
         if declared := [
-            name for name in notebook.parameters(path) if name != "profile"
+            name for name in notebook.read_parameters(path) if name != "profile"
         ]:
             names[path] = declared
     for _ in range(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.planned(path, values)
+            rows = notebook.make_grids(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
-            named = notebook.name_of(path) in str(error) or isinstance(
+            named = notebook.id_of_notebook(path) in str(error) or isinstance(
                 error, FileNotFoundError
             )
             assert named and len(str(error).splitlines()) == 1, (values, error)

@@ -23,14 +23,14 @@ from lib.core import paths
 from lib.core.execute import execute
 from lib.core.names import stream
 from lib.core.options import Numerics, Span, Targets, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats import metrics
 from lib.train import heads, loop, losses
-from lib.train.batches import collate, encode, order
+from lib.train.batches import collate, encode, order_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
@@ -115,7 +115,9 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
 def test_spans_are_saved_and_found_again(runs):
     dev, run = data.load(SQUAD)["dev"], runs["spans"]
     model, tokenizer = backbone.load(run.model)
-    rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
+    rows, marks = heads.rows(
+        tokenizer, dev, data.task_of_descriptor(SQUAD), 40, to_plain_json(SPAN)
+    )
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
     assert found["span_f1"] == run.metrics["span_f1"]
@@ -213,10 +215,10 @@ def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
     run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
-    start, task = runs["backbone"].model, data.described(DATA)
+    start, task = runs["backbone"].model, data.task_of_descriptor(DATA)
     model, tokenizer = heads.network(start, task, 0.0, stream(1, "head"))
     rows = encode(tokenizer, data.load(DATA)["train"], 32)
-    chosen = order(rows.lengths(), 16, 1, 0)[0]
+    chosen = order_batches(rows.lengths(), 16, 1, 0)[0]
     logits = model(**collate(rows, chosen)).logits
     losses.prediction(logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
     grads = [
@@ -237,7 +239,7 @@ def test_the_mix_learns_and_is_told(runs):
         )
         model = backbone.load(runs[name].model)[0]
         assert np.array_equal(
-            mix.present(model).weights().detach().numpy(), found["after"]
+            mix.find_mix(model).weights().detach().numpy(), found["after"]
         )
         assert runs[name].metrics["mix_bytes_per_token"] == 3 * 48 * 4
     assert not (runs["dense"].folder / "mix.safetensors").exists()
@@ -372,7 +374,7 @@ def test_what_needs_no_reading():
         splits["dev"].y == frequent
     )
     scores = scored(64)
-    assert heads.majority(data.described(scores), data.load(scores)) == 0.0
+    assert heads.majority(data.task_of_descriptor(scores), data.load(scores)) == 0.0
     spans = data.load(SQUAD)
     absent = [not answers for answers in spans["dev"].answers]
     assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(absent)

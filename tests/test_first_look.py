@@ -22,7 +22,9 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.planned(notebook.path_of(page), {"profile": "toy"} | values)["grid"]
+    return notebook.make_grids(
+        notebook.path_of_notebook(page), {"profile": "toy"} | values
+    )["grid"]
 
 
 def labels(page, name, **values):
@@ -30,7 +32,7 @@ def labels(page, name, **values):
 
 
 def test_toy_makes_at_most_200_runs():
-    assert len(every_spec(notebook.find(), "toy")) <= 200
+    assert len(every_spec(notebook.find_notebooks(), "toy")) <= 200
 
 
 @pytest.mark.parametrize("page", AWAY)
@@ -66,13 +68,17 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     monkeypatch.setattr("lib.core.paths.FIGURES", tmp_path)
     names = ["91_frontier", "nas_00_method", "90_claims", "00_start_here"]
     names += ["bermo_01_summary"]
-    paths = [notebook.path_of(name) for name in names]
-    made = {path: notebook.planned(path, {}, looked_up=False) for path in paths}
+    paths = [notebook.path_of_notebook(name) for name in names]
+    made = {path: notebook.make_grids(path, {}, looked_up=False) for path in paths}
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
-    recorded, methods = ([b.path.stem for b in part] for part in report.first())
+    recorded, methods = (
+        [b.path.stem for b in part] for part in report.pages_without_runs()
+    )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",
         "00_start_here",
     ]
-    assert report.opening().startswith("first 2 pages that wait for no run (bermo_01_")
-    assert "then 2 pages of the methods" in report.opening()
+    assert report.describe_first().startswith(
+        "first 2 pages that wait for no run (bermo_01_"
+    )
+    assert "then 2 pages of the methods" in report.describe_first()

@@ -73,9 +73,11 @@ def found(tmp_path_factory):
     store = Store(
         tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
     )
-    ids = dict.fromkeys([*judging.central(), *(id for id, *_ in FIELD.findall(TEXT))])
-    with data.planning(look=False):
-        return judging.judged(list(ids), store)
+    ids = dict.fromkeys(
+        [*judging.list_central_claims(), *(id for id, *_ in FIELD.findall(TEXT))]
+    )
+    with data.allow_absent_data(look=False):
+        return judging.judge_claims(list(ids), store)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -140,7 +142,7 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
 def test_the_block_of_the_readme_is_that_of_the_records(found):
     """Else: python -m lib verify --write"""
     _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
-    texts = judging.texts(found)
+    texts = judging.fill_texts(found)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
@@ -149,9 +151,9 @@ def test_the_block_of_the_readme_is_that_of_the_records(found):
 
 def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
-    with data.planning(look=False):
-        none = judging.judged(list(found), empty)
-    before, after = judging.texts(found), judging.texts(none)
+    with data.allow_absent_data(look=False):
+        none = judging.judge_claims(list(found), empty)
+    before, after = judging.fill_texts(found), judging.fill_texts(none)
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
@@ -159,13 +161,13 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
-    out, total = judging.shut_out(found)
+    out, total = judging.count_shut_out(found)
     held = [
         r
-        for id in judging.central()
+        for id in judging.list_central_claims()
         for r in found[id].results
         if not (r.beside or r.same_as or r.unmeasured) and r.printed is not None
     ]
     inside = [r for r in held if r.estimate.low <= r.printed <= r.estimate.high]
     assert (out, total) == (len(held) - len(inside), len(held)) and 0 < out <= total
-    assert {lists.claims()[r.claim]["role"] for r in held} == {"central"}
+    assert {lists.read_claims()[r.claim]["role"] for r in held} == {"central"}

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.spec import ancestry
+from lib.core.spec import find_ancestors
 from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import base, layers
@@ -26,13 +26,13 @@ from lib.papers.grids import shape
 from lib.stats import cost
 from lib.stats.cost import configuration
 
-PAGE = notebook.path_of("91_frontier")
+PAGE = notebook.path_of_notebook("91_frontier")
 
 
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
-        row for row in notebook.planned(PAGE, values)["grid"] if row["kind"] == kind
+        row for row in notebook.make_grids(PAGE, values)["grid"] if row["kind"] == kind
     ]
 
 
@@ -75,7 +75,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     whole = rows["Whole"]
     for name, spec in rows.items():
         if "Fine-pruned" not in name:
-            assert whole in {spec, *ancestry([spec])}, name
+            assert whole in {spec, *find_ancestors([spec])}, name
 
 
 def test_an_unknown_method_names_the_nearest():
@@ -111,7 +111,7 @@ def test_flops_are_those_that_pytorch_counts(name, m, ops):
 
 
 def test_flops_of_ghosts_are_the_convolutions():
-    own, ghost = shape("toy"), ghostbert.ghost("toy")
+    own, ghost = shape("toy"), ghostbert.ghost_options("toy")
     gap = frontier.flops("toy", "GhostBERT", 3) - frontier.flops("toy", "Width", 3)
     assert gap == cost.ghost_flops(own, ghost) > 0
 
@@ -165,7 +165,7 @@ POINTS = pd.DataFrame(
 
 
 def test_the_front_has_what_nothing_cheaper_beats():
-    assert frontier.front(POINTS, "flops") == [
+    assert frontier.find_front(POINTS, "flops") == [
         "Width 3/12",
         "A 3/12",
         "C 3/12",

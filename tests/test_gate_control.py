@@ -8,7 +8,7 @@ import pytest
 
 from lib.papers.nas_pruning import control as gates
 from lib.papers.nas_pruning import gated
-from lib.papers.nas_pruning.control import Control, pull, sigmoid, target
+from lib.papers.nas_pruning.control import Control, sigmoid, sign_of_loss, target_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.stats import cost
 
@@ -23,7 +23,7 @@ def control(options=PLAIN, shape=TINY4, seed=0):
     sizes = {
         (layer, kind): n for layer in range(shape.layers) for kind, n in whole.items()
     }
-    cost = gates.encoder(
+    cost = gates.encoder_cost(
         shape.hidden, shape.hidden // shape.heads, [whole] * shape.layers
     )
     return Control(options, sizes, cost, seed)
@@ -33,7 +33,7 @@ def control(options=PLAIN, shape=TINY4, seed=0):
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
 def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
-    values = [target(i, 101, ratio, kind) for i in range(101)]
+    values = [target_cost(i, 101, ratio, kind) for i in range(101)]
     assert values[0] == 1 and values[-1] == pytest.approx(ratio, abs=1e-12)
     if kind == "additive":
         assert np.diff(values) == pytest.approx(-(1 - ratio) / 100, abs=1e-12)
@@ -41,22 +41,22 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
         assert np.divide(values[1:], values[:-1]) == pytest.approx(
             ratio ** (1 / 100)
         )  # corrected
-    assert target(0, 1, ratio, kind) == ratio
-    assert {target(i, 9, ratio, "none") for i in range(9)} == {ratio}
+    assert target_cost(0, 1, ratio, kind) == ratio
+    assert {target_cost(i, 9, ratio, "none") for i in range(9)} == {ratio}
 
 
 @pytest.mark.parametrize(
     "actual, sign", [(0.989, -1), (0.9901, 0), (1.0, 0), (1.0099, 0), (1.011, 1)]
 )
 def test_cost_loss_has_a_band(actual, sign):
-    assert pull(actual, 1.0, 0.01) == sign
+    assert sign_of_loss(actual, 1.0, 0.01) == sign
 
 
 # ---- cost ----
 def test_costs_are_those_of_the_report():
-    c, soft = control(), gated.masked(TINY4, gated.OPEN)
-    assert c.full == gated.masked(TINY4) and len(c.region) == 48 + 4800
-    assert c.cost(c.sums(np.full(4848, gated.OPEN))) == pytest.approx(soft)
+    c, soft = control(), gated.masked_flops(TINY4, gated.OPEN)
+    assert c.full == gated.masked_flops(TINY4) and len(c.region) == 48 + 4800
+    assert c.cost(c.sum_masks(np.full(4848, gated.OPEN))) == pytest.approx(soft)
     assert c.ratio(OPEN) == 1
     slope = c.slope(OPEN)  # sigmoid'(5) = 0.00665, and a head is worth 62.7 neurons
     assert slope[0] / slope[12] == pytest.approx(62.7, abs=0.05)
@@ -66,7 +66,7 @@ def test_costs_are_those_of_the_report():
 COLUMNS = Control(  # inputs times columns: the cost is linear in each sum, not in all
     replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9),
     {(0, "embedding"): 20, (0, "qk"): 20, (0, "v"): 20},
-    gates.encoder(20, 5, [{"heads": 4, "ffn": 30}]),
+    gates.encoder_cost(20, 5, [{"heads": 4, "ffn": 30}]),
 )
 
 
@@ -79,7 +79,9 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
     for i in places:
         up, down = (
             np.log(
-                c.cost(c.sums(sigmoid(alphas + step * (np.arange(len(alphas)) == i))))
+                c.cost(
+                    c.sum_masks(sigmoid(alphas + step * (np.arange(len(alphas)) == i)))
+                )
             )
             for step in (1e-5, -1e-5)
         )
@@ -96,7 +98,7 @@ def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, grou
         control(replace(PLAIN, quota=quota)),
         np.random.default_rng(0).normal(size=4848),
     )
-    movers = c.most(np.abs(gradient), 0.1)
+    movers = c.select_most_eager(np.abs(gradient), 0.1)
     pairs = list(zip(c.groups, movers, strict=True))
     assert sorted((len(group), len(moved)) for group, moved in pairs) == sorted(groups)
     for group, moved in pairs:
@@ -127,7 +129,7 @@ def test_turns_take_the_same_share_of_every_region():
     c, random = control(), np.random.default_rng(0)
     wanted = np.concatenate([np.arange(4), np.arange(12, 112), np.arange(1212, 1222)])
     eager = random.normal(size=4848)
-    order = c.turns(wanted, eager, random.random(8))
+    order = c.order_gates(wanted, eager, random.random(8))
     assert sorted(order) == sorted(wanted)
     for end in range(1, len(order) + 1):
         counts = np.bincount(c.region[order[:end]], minlength=8)
@@ -230,7 +232,7 @@ def test_those_that_want_off_go_before_those_that_do_not_and_these_by_gradient_f
     on, wish = np.ones(4848, bool), np.full(4848, -1.0)
     wish[[5, 100, 3000]] = (1e-3, 2.0, 1e-9)
     wish[0], wish[20], wish[21] = -1e-3, -1e-5, -1e-6  # a head is worth 62.7 neurons
-    order = c.leaving(on, OPEN, wish, np.full(8, 0.5), 1.0)
+    order = c.gates_to_switch_off(on, OPEN, wish, np.full(8, 0.5), 1.0)
     assert set(order[:3]) == {5, 100, 3000} and order[3:6].tolist() == [21, 20, 0]
     assert len(order) == 4848
 
@@ -288,7 +290,7 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     for seed in range(5):
         on = gates.random_architecture(c.options, c.sizes, c.cost, seed)
         assert (
-            -0.001 < c.actual(on) / ratio - 1 <= 0
+            -0.001 < c.cost_ratio(on) / ratio - 1 <= 0
         )  # as searched ones end: within a neuron
         counts = np.bincount(c.region, on)
         assert counts.min() >= 1
@@ -317,19 +319,19 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
 # ---- mistakes ----
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
-    least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2) / gated.masked(
-        shape
-    )
+    least = (
+        2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2
+    ) / gated.masked_flops(shape)
     said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* at least that"
     with pytest.raises(ValueError, match=said):
         control(replace(OURS, ratio=0.05), shape)
     assert control(
         replace(OURS, ratio=round(least, 3) + 0.001), shape
-    ).full == gated.masked(shape)
+    ).full == gated.masked_flops(shape)
 
 
 def test_without_control_everything_moves():
-    assert sum(len(m) for m in control().most(np.zeros(4848), 1.0)) == 4848
+    assert sum(len(m) for m in control().select_most_eager(np.zeros(4848), 1.0)) == 4848
 
 
 def test_the_same_seed_gives_the_same_turns_and_another_does_not():

@@ -15,7 +15,7 @@ from lib.papers.published import table
 from lib.stats import cost
 
 MISSES = {
-    (m["table"], m["row"], m["column"]): m for m in published.misses("nas_pruning")
+    (m["table"], m["row"], m["column"]): m for m in published.read_misses("nas_pruning")
 }
 TINY4 = gated.REPORTED["TinyBERT-4L"][0]
 
@@ -37,8 +37,8 @@ def rounded(value, digits):
 )
 def test_the_four_sizes_to_the_last_digit(name, said, hard):
     shape, mask, printed = gated.REPORTED[name]
-    assert printed == said == rounded(gated.masked(shape, mask) / 1e9, 3)
-    assert gated.masked(shape) / 1e9 == pytest.approx(hard, abs=5e-5)
+    assert printed == said == rounded(gated.masked_flops(shape, mask) / 1e9, 3)
+    assert gated.masked_flops(shape) / 1e9 == pytest.approx(hard, abs=5e-5)
 
 
 def test_the_factor_and_the_pooler_are_both_needed():
@@ -46,7 +46,10 @@ def test_the_factor_and_the_pooler_are_both_needed():
     digit."""
     hits = []
     for shape, mask, said in gated.REPORTED.values():
-        counts = gated.masked(shape), gated.masked(shape, mask) - 2 * shape.hidden**2
+        counts = (
+            gated.masked_flops(shape),
+            gated.masked_flops(shape, mask) - 2 * shape.hidden**2,
+        )
         hits.append([rounded(count / 1e9, 3) == said for count in counts])
     assert hits == [[False, True], [False, False], [False, False], [True, False]]
 
@@ -58,7 +61,9 @@ def test_shares():
     assert shares[:3] == [32.0, 6.6, 61.5]
     assert int(100 * found["feed-forward"]) == 61
     other = cost.Shape("bert", 4, 312, 12, 1024, 30522, 512, 2, 312)
-    sizes = [rounded(gated.masked(other, mask) / 1e9, 3) for mask in (1, gated.OPEN)]
+    sizes = [
+        rounded(gated.masked_flops(other, mask) / 1e9, 3) for mask in (1, gated.OPEN)
+    ]
     assert sizes == [1.135, 1.127]
     assert round(100 * gated.shares(other)["feed-forward"], 1) == 57.6
 
@@ -77,11 +82,11 @@ def test_units(shape, neurons):
     )
     assert gated.head(h, d) / gated.neuron(h) == pytest.approx(neurons, abs=0.05)
     units = shape.heads * gated.head(h, d) + shape.ffn * gated.neuron(h)
-    assert gated.masked(shape) == shape.layers * units + 2 * h * h
+    assert gated.masked_flops(shape) == shape.layers * units + 2 * h * h
 
 
 def test_true_flops_differ_by_the_classifier_alone():
-    assert cost.flops(TINY4) - gated.masked(TINY4) == 2 * 312 * 2
+    assert cost.flops(TINY4) - gated.masked_flops(TINY4) == 2 * 312 * 2
 
 
 def test_inputs_and_qkv_dimensions():
@@ -228,7 +233,7 @@ def test_means_over_three_runs_are_whole_counts_of_the_development_set():
 
 
 def test_every_known_miss_is_one_and_has_its_arithmetic():
-    assert len(MISSES) == len(published.misses("nas_pruning"))
+    assert len(MISSES) == len(published.read_misses("nas_pruning"))
     assert all(m["printed"] != m["computed"] and m["reason"] for m in MISSES.values())
 
 

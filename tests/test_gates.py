@@ -26,7 +26,7 @@ def gated_model(model, regions, seed=1, scale=3.0):
     operate(model, {"op": "gates", "regions": list(regions)})
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for alpha in gates.alphas(model).values():
+        for alpha in gates.read_alphas(model).values():
             alpha.copy_(scale * torch.randn(alpha.shape, generator=generator))
     return model
 
@@ -35,7 +35,7 @@ def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
     sizes, _ = gating.costs(model, surgery(model)[-1]["regions"])
-    alphas = torch.cat([alpha.detach() for alpha in gates.alphas(model).values()])
+    alphas = torch.cat([alpha.detach() for alpha in gates.read_alphas(model).values()])
     return gating.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
 
@@ -68,7 +68,7 @@ def by_hand(model, masks):
 def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits):
     plain, batch = tiny(family).double(), sentences(family)
     model = gated_model(copy.deepcopy(plain), regions)
-    alphas = gates.alphas(model)
+    alphas = gates.read_alphas(model)
     kinds = [
         k for region in regions for k in (("qk", "v") if region == "qkv" else (region,))
     ]
@@ -98,7 +98,7 @@ def test_all_gates_start_on_and_one_is_on_above_the_threshold(tiny):
         "ffn": 192,
     }
     assert {
-        a.item() for alpha in gates.alphas(model).values() for a in alpha.detach()
+        a.item() for alpha in gates.read_alphas(model).values() for a in alpha.detach()
     } == {5.0}
     assert read(model) == {
         "heads": [list(range(12))] * 2,
@@ -107,7 +107,7 @@ def test_all_gates_start_on_and_one_is_on_above_the_threshold(tiny):
     values = torch.tensor([5, 4.596, 4.594, 4, 0, -5, 6, -6, 4.7, 4.5, -4.7, 5])
     with torch.no_grad():
         for layer in (0, 1):
-            gates.alphas(model)[layer, "heads"].copy_(values)
+            gates.read_alphas(model)[layer, "heads"].copy_(values)
     assert read(model)["heads"] == [[0, 1, 6, 8, 11]] * 2
 
 
@@ -117,7 +117,7 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
 ):
     batch, model = sentences(family), gated_model(tiny(family).double(), regions)
     with torch.no_grad():
-        for alpha in gates.alphas(model).values():
+        for alpha in gates.read_alphas(model).values():
             alpha.copy_(torch.where(alpha > 0, 60.0, -60.0))
     hard, found = logits(model, batch), read(model)
     gates.detach(model)
@@ -143,10 +143,10 @@ def test_detached_gates_leave_the_model_as_it_was(
     model, batch = tiny(family), sentences(family)
     names = [name for name, _ in model.named_parameters()]
     gated_model(model, regions)
-    assert gates.present(model)
+    assert gates.has_gates(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
     gates.detach(model)
-    assert not gates.present(model) and surgery(model) == []
+    assert not gates.has_gates(model) and surgery(model) == []
     assert [name for name, _ in model.named_parameters()] == names
     assert torch.equal(logits(model, batch), logits(tiny(family), batch))
 
@@ -161,7 +161,7 @@ def test_a_gated_model_is_saved_loaded_and_copied(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     other, expected = copy.deepcopy(again), logits(model, batch)
-    gates.alphas(other)[0, "ffn"].data.fill_(-9.0)
+    gates.read_alphas(other)[0, "ffn"].data.fill_(-9.0)
     assert torch.equal(logits(again, batch), expected) and read(again) == read(model)
     assert not torch.equal(logits(other, batch), expected)
 
@@ -184,6 +184,6 @@ def test_gates_on_a_cut_model_count_what_is_there(tiny):
         {"op": "keep", "heads": [[1, 2], [5]], "neurons": [[1, 2, 3], list(range(50))]},
     )
     operate(model, {"op": "gates", "regions": ["heads", "ffn", "embedding"]})
-    found = {at: len(alpha) for at, alpha in gates.alphas(model).items()}
+    found = {at: len(alpha) for at, alpha in gates.read_alphas(model).items()}
     first = {(0, "heads"): 2, (0, "ffn"): 3, (0, "embedding"): 48}
     assert found == first | {(1, "heads"): 1, (1, "ffn"): 50, (1, "embedding"): 48}

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.core.names import stream
 from lib.core.options import Ghost
-from lib.core.spec import plain
+from lib.core.spec import to_plain_json
 from lib.model import backbone
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
@@ -21,11 +21,11 @@ from lib.model.surgery import operate
 from lib.papers.published import table
 from lib.stats.cost import (
     SHAPES,
-    configured,
     flops,
     ghost_flops,
     ghost_parameters,
     parameters,
+    shape_of_config,
 )
 
 pytestmark = pytest.mark.papers("ghostbert")
@@ -65,7 +65,7 @@ def operations(ghost, heads=3):
     cut = {"op": "cut", "heads": heads} | (
         {"whole": list(ghost.uncut)} if ghost.uncut else {}
     )
-    return [cut, {"op": "ghost"} | plain(ghost)]
+    return [cut, {"op": "ghost"} | to_plain_json(ghost)]
 
 
 def scores(seed=1):
@@ -88,7 +88,7 @@ def operated(model, ghost, heads=3, seed=3):
 
 def added(model, ghost, seed=0):
     """The model with the ghost and without a cut."""
-    operate(model, {"op": "ghost"} | plain(ghost), seed=seed)
+    operate(model, {"op": "ghost"} | to_plain_json(ghost), seed=seed)
     return model
 
 
@@ -290,7 +290,7 @@ def test_parameters_and_operations_are_those_of_the_formulas(
     """Under eager attention, which the counter can see into; ghosts at "qk" are eager
     already."""
     model, (cut, add), told = tiny(family), operations(ghost, heads), shape(family)
-    assert configured(model.config.to_dict()) == told
+    assert shape_of_config(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
     operate(model, cut)
     extra = ghost_parameters(told, ghost, heads, TOKENS)
@@ -597,7 +597,7 @@ def test_ghosts_may_come_in_two_operations(tiny, sentences, logits):
 
 
 # ---- mistakes ----
-CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | plain(options())
+CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | to_plain_json(options())
 QK, V = ADD | {"kind": "conv2d", "positions": ["qk"]}, ADD | {"positions": ["v"]}
 FIXED = ADD | {"kind": "conv1d_f"}
 FOR_V, FOR_QK = CUT | {"whole": ["o"]}, CUT | {"whole": ["v", "o"]}

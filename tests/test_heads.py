@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from lib.core.names import Refused
 from lib.core.options import Numerics, Span, Targets
-from lib.core.spec import plain
+from lib.core.spec import to_plain_json
 from lib.data import Split, Task, spans
 from lib.data.read import GLUE
 from lib.model import backbone
@@ -19,7 +19,7 @@ from lib.train.batches import collate
 NUMERICS = Numerics("float32", 1)
 NLI = GLUE["MNLI"]
 SQUAD = Task("SQuAD2", True, (), ("span_f1", "exact"), span=True)
-SPAN = plain(Span(stride=4, max_query=3, max_answer=3))
+SPAN = to_plain_json(Span(stride=4, max_query=3, max_answer=3))
 PASSAGE = " ".join(f"word{i}" for i in range(10, 30))
 
 

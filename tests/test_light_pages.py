@@ -12,7 +12,7 @@ import pytest
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.report.tables import WIDTH, count_pixels, markdown
+from lib.report.tables import WIDTH, count_pixels, table_to_markdown
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -76,10 +76,10 @@ def cells_of(page):
     one task."""
     found = {}
     for line in LINES:
-        plan = lists.claims()[line["claim"]]
+        plan = lists.read_claims()[line["claim"]]
         if line["profile"] != "mini" or page not in plan["artefact"].split("; "):
             continue
-        one = cells.cell(line["cell"])
+        one = cells.parse_cell(line["cell"])
         if [w for w, _ in one.terms] == [1.0, -1.0] and not one.measure and line["low"]:
             about = one.models, int(line["seeds"]), line["task"]
             if len(one.models) == 2 and "/" not in line["task"]:
@@ -197,7 +197,7 @@ def test_many_comparisons_can_be_held_to_their_tables():
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with --profile mini."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
-    assert digest == judging.digest(path.name.partition(".")[0])
+    assert digest == judging.digest_of_page(path.name.partition(".")[0])
 
 
 COURSES = [path for path in PAGES if "00_" in path.name]
@@ -262,8 +262,8 @@ def test_no_picture_is_told_in_the_words_of_a_cell():
 
 
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
-    page, rows = "ghostbert_t03_pruned_vs_ghost", judging.recorded()
-    before = judging.digest(page)
+    page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts()
+    before = judging.digest_of_page(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
     for key, value in {
         "estimate": "9.9",
@@ -274,14 +274,16 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
         changed = [
             row | {key: value} if i == place else row for i, row in enumerate(rows)
         ]
-        monkeypatch.setattr(judging, "recorded", lambda found=changed: found)
+        monkeypatch.setattr(judging, "read_verdicts", lambda found=changed: found)
         old = rows[place][key] == value or (
             key == "holm" and float(rows[place]["holm"]) < 0.05
         )
-        assert (judging.digest(page) == before) == old, key
-    monkeypatch.setattr(judging, "recorded", lambda: rows)
+        assert (judging.digest_of_page(page) == before) == old, key
+    monkeypatch.setattr(judging, "read_verdicts", lambda: rows)
     assert (
-        judging.digest(page) == before != judging.digest("nas_t05_random_architectures")
+        judging.digest_of_page(page)
+        == before
+        != judging.digest_of_page("nas_t05_random_architectures")
     )
 
 
@@ -347,10 +349,10 @@ def test_tables_fit_the_page_of_a_code_host(path):
 def test_a_wide_table_becomes_two_with_all_its_cells():
     titles = [f"score {n}" for n in range(13)]
     frame = pd.DataFrame([[f"{n}.5 ± 0.1" for n in range(13)]], ["a|b"], titles)
-    found = tables(markdown(frame.rename_axis("model")))
+    found = tables(table_to_markdown(frame.rename_axis("model")))
     assert len(found) == 2 and [row[0] for _, (row,) in found] == [r"a\|b"] * 2
     assert [t for heads, _ in found for t in heads[1:]] == titles
     assert [c for _, (row,) in found for c in row[1:]] == list(frame.iloc[0])
-    assert len(tables(markdown(frame.iloc[:, :3]))) == 1
+    assert len(tables(table_to_markdown(frame.iloc[:, :3]))) == 1
     long = frame.set_axis(["a " * 90], axis=0)
-    assert max(len(heads) for heads, _ in tables(markdown(long))) <= 8
+    assert max(len(heads) for heads, _ in tables(table_to_markdown(long))) <= 8

@@ -17,11 +17,11 @@ from lib.core import disk
 from lib.core.names import Refused
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import say
-from lib.model.options import settled
+from lib.model.options import changed_fields
 from lib.model.parts import base, set_dropout
 from lib.model.surgery import operate
 from lib.train import loop, losses
-from lib.train.batches import Encoded, collate, order
+from lib.train.batches import Encoded, collate, order_batches
 from lib.train.lean import UsedRows, used_rows
 
 NUMERICS = Numerics("float32", 1)
@@ -117,7 +117,7 @@ def test_schedule_is_piecewise_linear(steps, warmup):
 @given(number=st.integers(1, 500), batch=st.integers(1, 40), bucket=st.booleans())
 def test_order_covers_each_row_once(number, batch, bucket):
     lengths = np.random.default_rng(number).integers(3, 30, number)
-    batches = order(lengths, batch, 1, 2, bucket)
+    batches = order_batches(lengths, batch, 1, 2, bucket)
     assert sorted(np.concatenate(batches).tolist()) == list(range(number))
     assert len(batches) == -(-number // batch) and all(
         1 <= len(rows) <= batch for rows in batches
@@ -129,7 +129,7 @@ def test_order_differs_between_epochs_and_seeds(bucket):
     lengths = np.random.default_rng(0).integers(3, 30, 300)
 
     def rows(seed, epoch):
-        return tuple(np.concatenate(order(lengths, 8, seed, epoch, bucket)))
+        return tuple(np.concatenate(order_batches(lengths, 8, seed, epoch, bucket)))
 
     assert len({rows(seed, epoch) for seed in (0, 1) for epoch in (0, 1)}) == 4
     before = rows(1, 1)
@@ -237,7 +237,7 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
 def test_fit_learns_and_tells(tiny, tmp_path):
     writer, before = RunWriter(tmp_path), bits(tiny())
     model, result = fitted(tiny, writer, train(epochs=20, dropout=0.0))
-    curve = writer.logged("curve")
+    curve = writer.read_log("curve")
     assert result.pop("mean_tokens") > 1 and result == {"steps": 120}
     assert (
         curve["step"].tolist() == list(range(120))
@@ -310,7 +310,7 @@ def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
         body = torch.load(folder / loop.STATE)
         assert body.pop("dtype") == "float32"
         torch.save(body, folder / loop.STATE)
-        disk.seal(folder)
+        disk.seal_folder(folder)
     writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     model, again = fitted(tiny, writer, train())
     assert same(model, expected) and again == result and writer.told[0] == 1 / 18
@@ -459,7 +459,7 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
         told = line.get("curve", line)
         total = told["hard"] + told["head"] + told["pooler"]
         assert told["head"] > 0 and told["loss"] == pytest.approx(total, rel=1e-6)
-    assert writer.logged("curve")["step"].tolist() == list(range(6))
+    assert writer.read_log("curve")["step"].tolist() == list(range(6))
 
 
 def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
@@ -535,18 +535,18 @@ def test_batches_of_ones_own(tiny, tmp_path):
 
 # ---- the device ----
 def test_a_run_is_where_its_numerics_say(monkeypatch):
-    assert settled(NUMERICS).keys() == {"dtype", "threads"}
+    assert changed_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    loop.options(settled(NUMERICS))
+    loop.read_numerics(changed_fields(NUMERICS))
     assert (
         loop.device().type == "cpu"
     )  # a GPU at hand does not draw runs of the CPU to it
-    loop.options(settled(replace(NUMERICS, device="cuda")))
+    loop.read_numerics(changed_fields(replace(NUMERICS, device="cuda")))
     assert loop.device().type == "cuda"
-    loop.options(settled(NUMERICS))
+    loop.read_numerics(changed_fields(NUMERICS))
     assert loop.device().type == "cpu"
 
 
 def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
-        loop.options({"dtype": "float32", "threads": 1, "device": "tpu"})
+        loop.read_numerics({"dtype": "float32", "threads": 1, "device": "tpu"})

@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from lib.core.options import Targets
-from lib.train.losses import mean_square, over_keys, over_tokens, prediction, zeroed
+from lib.train.losses import (
+    mean_square,
+    over_keys,
+    over_tokens,
+    prediction,
+    zeroed_distance,
+)
 from lib.train.matching import Match, distances, layer_map
 
 RNG = np.random.default_rng(0)
@@ -177,11 +183,11 @@ def test_depths_that_do_not_divide_are_an_error():
         layer_map(4, 6)
 
 
-@pytest.mark.parametrize("distance", [over_tokens, over_keys, zeroed])
+@pytest.mark.parametrize("distance", [over_tokens, over_keys, zeroed_distance])
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`over_keys` and `zeroed` take scores to padded keys for 0, `zeroed` also those of at most
-    -100.
+    """`over_keys` and `zeroed_distance` take scores to padded keys for 0.
+    `zeroed_distance` does so with those of at most -100 too.
     """
     a, b = (
         torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
@@ -192,7 +198,7 @@ def test_distances_of_scores_against_numpy(distance, mask):
     keys = np.broadcast_to(real[:, None, None, :], x.shape)
     if distance is not over_tokens:
         x, y = np.where(keys, x, 0), np.where(keys, y, 0)
-    if distance is zeroed:
+    if distance is zeroed_distance:
         x = np.where(x <= -100, 0, x)
     square = (x - y) ** 2
     pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys

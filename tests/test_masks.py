@@ -15,7 +15,13 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from lib.model import backbone, compact, mix
-from lib.model.masks import Mask, kth_largest, projections, top, top_of_all
+from lib.model.masks import (
+    Mask,
+    kth_largest,
+    mask_of_largest,
+    masks_of_largest,
+    projections,
+)
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.papers.bermo import pruning
@@ -79,10 +85,10 @@ def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
     cut = data.draw(st.integers(1, len(values)))
     order = sorted(range(len(values)), key=lambda i: (-values[i], i))
     expected = np.isin(np.arange(len(values)), order[:k])
-    assert np.array_equal(top(torch.tensor(values), k).numpy(), expected)
+    assert np.array_equal(mask_of_largest(torch.tensor(values), k).numpy(), expected)
     assert kth_largest(torch.tensor(values), k) == values[order[k - 1]]
     parts = [torch.tensor(values[:cut]), torch.tensor(values[cut:])]
-    assert np.array_equal(torch.cat(top_of_all(parts, k)).numpy(), expected)
+    assert np.array_equal(torch.cat(masks_of_largest(parts, k)).numpy(), expected)
 
 
 # ---- one mask ----
@@ -93,7 +99,7 @@ def test_straight_through_gradients(method, threshold):
     scores -= scores.mean()
     ranked = weight.detach().abs() if method == "magnitude" else scores
     chosen = (
-        scores > 0 if method == "soft" else top(ranked, int(24 * threshold))
+        scores > 0 if method == "soft" else mask_of_largest(ranked, int(24 * threshold))
     )  # sigmoid > 0.5
     threshold = 0.5 if method == "soft" else threshold
     module = masked(
@@ -142,7 +148,7 @@ def test_the_smallest_share_still_keeps_a_weight(method):
 def test_soft_movement_keeps_its_floor():
     weight, scores = random(40, 50), random(40, 50, seed=1)
     low = masked("soft", weight, scores - 100, 0.1)
-    assert torch.equal(low(weight) != 0, top(scores, int(0.005 * 2000) + 1))
+    assert torch.equal(low(weight) != 0, mask_of_largest(scores, int(0.005 * 2000) + 1))
     tied = masked(
         "soft", weight, torch.full((40, 50), -100.0, dtype=torch.float64), 0.1
     )
@@ -252,14 +258,14 @@ def test_golden_counts_of_bert_base():
     sizes = [linear.weight.numel() for *_, linear in projections(whole)]
     everything = sum(p.numel() for p in layers(whole).parameters())
     assert (len(sizes), sum(sizes), everything) == (72, 84934656, 85054464)
-    counts = pruning.counted(
+    counts = pruning.count_metrics(
         sum(sizes), sum(int(0.1 * each) for each in sizes), everything
     )
     assert (
         counts["kept_weights"] == 8493432
         and round(100 * counts["remaining"], 6) == 10.126735
     )
-    exact = pruning.counted(
+    exact = pruning.count_metrics(
         sum(sizes), 0.1 * sum(sizes), everything
     )  # not cut to whole weights
     assert round(100 * exact["remaining"], 6) == 10.126774
@@ -363,7 +369,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     assert told["bytes_dense"] < on_disk < told["bytes_dense"] + 20000  # and a header
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, batch), logits(model, batch))
-    assert torch.equal(mix.present(again).alpha, mix.present(model).alpha)
+    assert torch.equal(mix.find_mix(again).alpha, mix.find_mix(model).alpha)
 
 
 def test_dense_matrices_are_never_counted_as_sparse(tiny):
@@ -387,7 +393,7 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model(**sentences()).logits.sum().backward()
     for _, linear, mask in found.places:
         weight = linear.parametrizations.weight.original
-        gone = ~mask.chosen(weight)
+        gone = ~mask.choose_weights(weight)
         assert (weight.grad[gone] == 0).all() and (mask.scores.grad[gone] != 0).any()
 
 

@@ -25,13 +25,13 @@ from lib.core import disk, paths
 from lib.core.options import Numerics
 from lib.data import Split, models
 from lib.model import backbone, gates, masks, mix, scores, supernet
-from lib.model.layout import arrange
+from lib.model.layout import arrange_layers
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import collate, encode
-from lib.train.lean import byte_dropout, lean
+from lib.train.lean import byte_dropout, make_lean
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -95,7 +95,7 @@ def test_distances_beyond_the_last_bucket_are_those_of_transformers():
     ids = torch.randint(5, 60, (1, 300))
     with torch.no_grad():
         expected = theirs(ids).last_hidden_state
-        close(arrange(theirs)(ids).last_hidden_state, expected)
+        close(arrange_layers(theirs)(ids).last_hidden_state, expected)
 
 
 def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
@@ -120,10 +120,13 @@ def test_padding_does_not_change_a_row(tiny, sentences, logits):
 def test_arranging_twice_changes_nothing(tiny):
     model, before = tiny("mpnet"), list(tiny("mpnet").state_dict())
     first = layers(model)[0].attention
-    assert arrange(arrange(model)) is model and layers(model)[0].attention is first
+    assert (
+        arrange_layers(arrange_layers(model)) is model
+        and layers(model)[0].attention is first
+    )
     assert list(model.state_dict()) == before
     bert = tiny("bert")
-    assert arrange(bert) is bert and backbone.rename_tensors(bert) is None
+    assert arrange_layers(bert) is bert and backbone.rename_tensors(bert) is None
 
 
 # ---- files ----
@@ -251,7 +254,7 @@ def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
         sentences("mpnet"),
     )
     with torch.no_grad():
-        for each in gates.alphas(model.double()).values():
+        for each in gates.read_alphas(model.double()).values():
             each.fill_(alpha)
         for layer in theirs.mpnet.encoder.layer:
             layer.attention.attn.o.weight.mul_(factor)
@@ -269,7 +272,7 @@ def test_a_mix_is_one_of_transformers_own_states(tiny, sentences, logits):
         sentences("mpnet"),
     )
     with torch.no_grad():
-        mix.present(model.double()).alpha.copy_(weights.log())
+        mix.find_mix(model.double()).alpha.copy_(weights.log())
         states = theirs.mpnet(**batch, output_hidden_states=True).hidden_states
         mixed = sum(w * state for w, state in zip(weights, states, strict=True))
         expected = theirs.classifier(mixed)
@@ -283,7 +286,9 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
     with torch.no_grad():
         for value in theirs.mpnet.encoder.layer.parameters():
             if value.dim() == 2:
-                value.mul_(masks.top(value.abs(), int(share * value.numel())))
+                value.mul_(
+                    masks.mask_of_largest(value.abs(), int(share * value.numel()))
+                )
     expected = logits(theirs, batch)
     close(logits(model.eval(), batch), expected)
     found.finish()
@@ -295,7 +300,7 @@ def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     batch, inputs = sentences("mpnet"), []
     layers(model)[1].register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-    with torch.no_grad(), scores.watch(model) as seen:
+    with torch.no_grad(), scores.watch_scores(model) as seen:
         model(**batch)
         own, x = theirs.mpnet.encoder.layer[1].attention.attn, inputs[0]
         q, k = (
@@ -312,9 +317,9 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
-    with lean(model, numerics), byte_dropout(model):
+    with make_lean(model, numerics), byte_dropout(model):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            with scores.watch(model) as seen:
+            with scores.watch_scores(model) as seen:
                 near = logits(model, batch)
             assert {each.dtype for each in seen} == {kind}
     assert (near - before).abs().max() <= most * before.abs().max()
@@ -323,12 +328,12 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("mpnet", 2, 48, 4, 96, 100, 66, 0, 48)
     config = cost.configuration(shape, num_labels=3)
-    assert cost.configured(config.to_dict()) == shape
+    assert cost.shape_of_config(config.to_dict()) == shape
     model = transformers.MPNetForSequenceClassification(config).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
     assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
-    ours = sum(p.numel() for p in arrange(model).parameters())
+    ours = sum(p.numel() for p in arrange_layers(model).parameters())
     assert cost.parameters(shape, labels=3) == ours
 
 
@@ -403,8 +408,10 @@ def test_the_published_checkpoint_is_that_of_transformers():
     wanted = data.official_digests()["models/all-mpnet-base-v2"]
     assert disk.digest(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
-    assert cost.configured(backbone.described(FOLDER)) == shape
-    model, tokenizer = backbone.headed(FOLDER, "SequenceClassification", 2, 0.0, 0)
+    assert cost.shape_of_config(backbone.read_configuration(FOLDER)) == shape
+    model, tokenizer = backbone.load_with_head(
+        FOLDER, "SequenceClassification", 2, 0.0, 0
+    )
     assert (
         sum(p.numel() for p in model.parameters())
         == cost.parameters(shape)

@@ -23,18 +23,18 @@ from lib.papers.nas_pruning import tables as nas_tables
 from lib.report.tables import Runs
 from lib.stats import measures
 
-NOTEBOOKS = notebook.find(["nas_*"])
+NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 
 
 def grid(name, **values):
     """The rows of the grid of a page."""
-    (path,) = notebook.find([f"nas_{name}"])
-    return notebook.planned(path, values)["grid"]
+    (path,) = notebook.find_notebooks([f"nas_{name}"])
+    return notebook.make_grids(path, values)["grid"]
 
 
 def cells(name):
     """The code of the cells of a page, each by itself."""
-    (path,) = notebook.find([f"nas_{name}"])
+    (path,) = notebook.find_notebooks([f"nas_{name}"])
     found = json.loads(path.read_text())["cells"]
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
 
@@ -137,7 +137,7 @@ def test_grids_of_the_paper(anywhere):
 
 @pytest.mark.parametrize("at", ["toy", "mini", "paper"])
 def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere):
-    one, two = nas.pruned(at, "CoLA", ratio=0.1), nas.random(at, "CoLA", ratio=0.1)
+    one, two = nas.pruned_spec(at, "CoLA", ratio=0.1), nas.random(at, "CoLA", ratio=0.1)
     assert one != two and one.args == two.args
     assert one.inputs["teacher"] == two.inputs["teacher"]
     one, two = one.inputs["start"], two.inputs["start"]
@@ -152,20 +152,20 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
     last = nas.whole_model("paper", "STS-B", model)
-    assert last == nas.distilled("paper", "STS-B", model)
+    assert last == nas.distilled_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
-    first, more = last.inputs["start"], nas.variants("paper", "STS-B")
+    first, more = last.inputs["start"], nas.augmentation_spec("paper", "STS-B")
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
     assert first.inputs["start"].args["name"] == f"2nd_General_TinyBERT_{size}"
     hub = models.HUB["2nd_General_TinyBERT_4L_312D"]
     assert hub == "nreimers/TinyBERT_L-4_H-312_v2"  # the port of the second version
-    after_search = nas.pruned("paper", "CoLA").args["objective"]
+    after_search = nas.pruned_spec("paper", "CoLA").args["objective"]
     assert after_search == {"kind": "prediction"}  # equation 3
 
 
 def test_magnitude_pruning_has_settings_of_its_own(anywhere):
     """Those of the public code at paper. Every round has the dense model's rows."""
-    rounds, spec = [], nas.magnitude("paper", "SST-2", 0.4)
+    rounds, spec = [], nas.magnitude_spec("paper", "SST-2", 0.4)
     while "origin" in spec.inputs:
         rounds, spec = [*rounds, spec], spec.inputs["start"]
     assert spec.step == "finetune"
@@ -177,7 +177,7 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
     for at in ("toy", "mini"):
         task = nas.TEST[at][0]
         first, own = (
-            nas.magnitude(at, task, nas.ROUNDS[at][0]),
+            nas.magnitude_spec(at, task, nas.ROUNDS[at][0]),
             nas.whole_model(at, task, "BERT-base"),
         )
         assert first.inputs["start"] == own
@@ -192,12 +192,12 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
     a, b = (
         replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation")
     )
-    assert b == nas.pruned("paper", "CoLA")
+    assert b == nas.pruned_spec("paper", "CoLA")
     assert a.inputs["teacher"] == nas.whole_model("paper", "CoLA", "BERT-base")
     assert b.inputs["teacher"] == nas.whole_model("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
     assert (
-        a.inputs["start"] == nas.general("paper")
+        a.inputs["start"] == nas.general_spec("paper")
         and b.inputs["start"] == b.inputs["teacher"]
     )
     a, b = a.inputs["search"].args, b.inputs["search"].args
@@ -207,7 +207,7 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
 
 def test_searched_weights_are_the_only_difference_of_7_8():
     whole, kept = (
-        nas.pruned("toy", "CoLA", keep_weights=kept).inputs["start"]
+        nas.pruned_spec("toy", "CoLA", keep_weights=kept).inputs["start"]
         for kept in (False, True)
     )
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
@@ -221,7 +221,9 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
         "Value"
     ]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
-        plain, more = (nas.searched("paper", task, enlarged=it) for it in (False, True))
+        plain, more = (
+            nas.search_spec("paper", task, enlarged=it) for it in (False, True)
+        )
         assert plain.args["train"]["epochs"] == epochs
         assert (
             more.args["train"]["epochs"]
@@ -231,7 +233,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     teacher = nas.whole_model("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
-    student = nas.distilled("paper", "SST-2")
+    student = nas.distilled_spec("paper", "SST-2")
     assert (
         student.inputs["teacher"]
         == student.inputs["start"].inputs["teacher"]
@@ -248,16 +250,16 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     "wrong, message",
     [
         (
-            lambda: nas.general("toy", "TinyBERT-5L"),
+            lambda: nas.general_spec("toy", "TinyBERT-5L"),
             "'TinyBERT-5L'; did you mean 'TinyBERT-6L'",
         ),
         (
-            lambda: nas.general("mini", "BERT-Mini"),
+            lambda: nas.general_spec("mini", "BERT-Mini"),
             "no stand-in at profile 'mini': take 'toy' or",
         ),
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
         (lambda: nas.tasks("tyo"), "did you mean 'toy'"),
-        (lambda: nas.magnitude("toy", "CoLA", 0.35), "unknown kept share"),
+        (lambda: nas.magnitude_spec("toy", "CoLA", 0.35), "unknown kept share"),
     ],
 )
 def test_mistakes_are_told(wrong, message):
@@ -273,7 +275,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     for ratio in nas.RATIOS:
         (op,) = told[nas.label(ratio, "Random")]["surgery"]
         widths = gated.layer_widths({"heads": op["heads"], "neurons": op["neurons"]})
-        share = gated.flops(shape.hidden, 26, widths) / gated.masked(shape)
+        share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 
 
@@ -286,7 +288,9 @@ def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
     assert inputs.pop("model:Whole") == nas.whole_model(at, task)
     assert row["seed"] == row["spec"].seed == nas.HEADLINES[at][0]
     assert inputs == {
-        f"model:{nas.label(ratio)}": nas.pruned(at, task, ratio=ratio).inputs["start"]
+        f"model:{nas.label(ratio)}": nas.pruned_spec(at, task, ratio=ratio).inputs[
+            "start"
+        ]
         for ratio in nas.RATIOS
     }
 
@@ -324,7 +328,8 @@ def test_tables_of_times():
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
-        n: round(gated.masked(*of[:2]) / 1e9, 3) for n, of in gated.REPORTED.items()
+        n: round(gated.masked_flops(*of[:2]) / 1e9, 3)
+        for n, of in gated.REPORTED.items()
     }
     assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
     assert (
@@ -380,14 +385,14 @@ def test_tables_of_searches():
     found = pd.DataFrame(
         [told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)]
     )
-    assert nas_tables.landed(found, "x")["a"] == {
+    assert nas_tables.table_of_ends(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",
     }
-    table = nas_tables.turned("table05_nas_vs_random", str)
+    table = nas_tables.transpose_table("table05_nas_vs_random", str)
     assert table["10% NAS"]["published", "CoLA mcc"] == 36.2
-    sizes = nas_tables.turned("table04_dev_size_sweep", str)
+    sizes = nas_tables.transpose_table("table04_dev_size_sweep", str)
     assert list(sizes) == ["10%", "30%", "50%", "70%", "100%"]
 
 
@@ -444,11 +449,11 @@ def test_no_target_is_out_of_reach():
             for kind, n in widths.items()
         }
         size = shape.hidden // shape.heads
-        cost = search.encoder(shape.hidden, size, [widths] * shape.layers)
+        cost = search.encoder_cost(shape.hidden, size, [widths] * shape.layers)
         if shape.heads == 12:
-            assert search.Control(nas.gates(0.1), number, cost).full == gated.masked(
-                shape
-            )
+            assert search.Control(
+                nas.gates(0.1), number, cost
+            ).full == gated.masked_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.gates(), ratio=0.001), number, cost)
 

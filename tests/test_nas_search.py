@@ -22,16 +22,16 @@ from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.control import Control
 from lib.papers.nas_pruning.options import Objective
-from lib.stats.cost import configured
+from lib.stats.cost import shape_of_config
 from lib.train import loop, losses
-from lib.train.batches import collate, encode, order
+from lib.train.batches import collate, encode, order_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 
 
 def shape(model):
     told = model.config.to_dict()
-    return configured(
+    return shape_of_config(
         told | {"model_type": told["model_type"].removeprefix("operated-")}
     )
 
@@ -87,7 +87,7 @@ TIMED = {
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
-    found, whole = run.metrics, gated.masked(shape(backbone.load(run.model)[0]))
+    found, whole = run.metrics, gated.masked_flops(shape(backbone.load(run.model)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert (
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
@@ -231,7 +231,7 @@ def test_original_and_searched_weights(store):
         )
         model, _ = backbone.load(run.model)
         whole, _ = backbone.load(made(store, start.with_seed(0)).model)
-        if gates.present(whole):
+        if gates.has_gates(whole):
             gates.detach(whole)
         operate(
             whole,
@@ -284,7 +284,7 @@ def test_from_a_larger_teacher(store):
     run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
-    assert run.metrics["whole_flops"] == gated.masked(shape(model))
+    assert run.metrics["whole_flops"] == gated.masked_flops(shape(model))
 
 
 def test_a_search_reads_augmented_rows(store):
@@ -354,8 +354,8 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
         torch.no_grad(),
         taps(student) as mine,
         taps(other) as theirs,
-        scores.watch(student) as s,
-        scores.watch(other) as t,
+        scores.watch_scores(student) as s,
+        scores.watch_scores(other) as t,
     ):
         student(**batch), other(**batch)
         layers = attention = 0.0
@@ -389,7 +389,7 @@ def test_prediction_is_the_squared_error_of_logits(store):
     run = made(store, retrain(inputs, PREDICTION, train=still).with_seed(3))
     networks = [backbone.load(made(store, spec).model) for spec in inputs.values()]
     rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
-    for chosen in order(rows.lengths(), 16, 3, 0):
+    for chosen in order_batches(rows.lengths(), 16, 3, 0):
         with torch.no_grad():
             a, b = (network(**collate(rows, chosen)).logits for network, _ in networks)
         values.append(losses.mean_square(a, b).item())

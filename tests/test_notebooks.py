@@ -18,14 +18,14 @@ from lib import data
 from lib.__main__ import main
 from lib.claims import notebook
 from lib.claims import words as verdict
-from lib.claims.cells import cell
+from lib.claims.cells import parse_cell
 from lib.core import paths
 from lib.report import artefact, equation, site, verdicts
 from lib.stats.paired import Estimate
 
-NOTEBOOKS = notebook.find()
-IDS = [notebook.name_of(p) for p in NOTEBOOKS]
-T03 = notebook.path_of("ghostbert_t03_pruned_vs_ghost")
+NOTEBOOKS = notebook.find_notebooks()
+IDS = [notebook.id_of_notebook(p) for p in NOTEBOOKS]
+T03 = notebook.path_of_notebook("ghostbert_t03_pruned_vs_ghost")
 
 
 @pytest.fixture
@@ -43,24 +43,27 @@ def shown(monkeypatch, tmp_path):
 
 def test_normalised():
     for path in NOTEBOOKS:
-        assert path.read_text() == notebook.normalised(path.read_text()), (
-            f"{notebook.name_of(path)}: run `python -m lib tidy`"
+        assert path.read_text() == notebook.normalise_notebook(path.read_text()), (
+            f"{notebook.id_of_notebook(path)}: run `python -m lib tidy`"
         )
 
 
 @pytest.mark.papers()
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
-    told = {notebook.name_of(path): notebook.committed_form(path) for path in NOTEBOOKS}
-    assert notebook.committed() == told, "run `python -m lib tidy`"
+    told = {
+        notebook.id_of_notebook(path): notebook.committed_form(path)
+        for path in NOTEBOOKS
+    }
+    assert notebook.read_committed_forms() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
-        values = {n: each.default for n, each in notebook.parameters(path).items()}
-        assert notebook.place(path, values | {"profile": "mini"}) == (
+        values = {n: each.default for n, each in notebook.read_parameters(path).items()}
+        assert notebook.folder_of_page(path, values | {"profile": "mini"}) == (
             paths.FIGURES / "mini",
             [],
         )
-    values = {n: each.default for n, each in notebook.parameters(T03).items()}
-    folder, lines = notebook.place(T03, values | {"widths": [3]})
+    values = {n: each.default for n, each in notebook.read_parameters(T03).items()}
+    folder, lines = notebook.folder_of_page(T03, values | {"widths": [3]})
     assert folder.name[:-7] == "toy-widths=3"
     assert lines == ["widths is [3], in the committed notebook []."]
 
@@ -77,7 +80,7 @@ def test_outputs_and_empty_cells_are_no_edit():
         "outputs": [],
     }
     body["cells"].append(empty | {"execution_count": None})
-    assert notebook.normalised(json.dumps(body)) == T03.read_text()
+    assert notebook.normalise_notebook(json.dumps(body)) == T03.read_text()
 
 
 def test_skeleton():
@@ -88,13 +91,13 @@ def test_skeleton():
             for tag in cell["metadata"].get("tags", [])
         ]
         wanted = [tag for tag in notebook.ORDER if tag in tags]
-        assert list(dict.fromkeys(tags)) == wanted, notebook.name_of(path)
+        assert list(dict.fromkeys(tags)) == wanted, notebook.id_of_notebook(path)
         assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), (
-            notebook.name_of(path)
+            notebook.id_of_notebook(path)
         )
-        assert notebook.cells(path)["bootstrap"].split("\n\n") == [
+        assert notebook.read_tagged_cells(path)["bootstrap"].split("\n\n") == [
             "from lib.report import artefact",
-            f'page = artefact.start("{notebook.name_of(path)}", globals())',
+            f'page = artefact.start("{notebook.id_of_notebook(path)}", globals())',
         ]
 
 
@@ -108,16 +111,18 @@ def test_thin():
                 source = "".join(part["source"])
                 most = 560 if grid else 430
                 size, too_long = count_tokens(source), "part it, or move it to lib"
-                assert size <= most, f"{notebook.name_of(path)}: {too_long}"
+                assert size <= most, f"{notebook.id_of_notebook(path)}: {too_long}"
                 nodes = list(ast.walk(ast.parse(source)))
                 assert not any(isinstance(n, ast.ClassDef) for n in nodes), (
-                    notebook.name_of(path)
+                    notebook.id_of_notebook(path)
                 )
                 for node in nodes:
                     if isinstance(node, ast.FunctionDef):
                         most = 460 if node.name == "grid" else 250
                         size = count_tokens(ast.unparse(node))
-                        assert size <= most, f"{notebook.name_of(path)}: {too_long}"
+                        assert size <= most, (
+                            f"{notebook.id_of_notebook(path)}: {too_long}"
+                        )
 
 
 def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
@@ -125,14 +130,14 @@ def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
     for path in NOTEBOOKS:
         text = path.read_text()
         assert (
-            notebook.name_of(path) == "92_your_task"
+            notebook.id_of_notebook(path) == "92_your_task"
             or "compare.difference(" not in text
-        ), notebook.name_of(path)
+        ), notebook.id_of_notebook(path)
 
 
 def test_deviations_are_chosen_by_the_page():
     for path in NOTEBOOKS:
-        assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], (
+        assert "DEVIATIONS[" not in notebook.read_tagged_cells(path)["verdicts"], (
             f"{path}: pass {{profile: lines}} whole: Page.finish knows what is judged"
         )
 
@@ -154,7 +159,10 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(
             judged, own, more
         )
-        assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
+        assert (
+            notebook.read_provenance(tmp_path / "toy", "some_page")["deviations"]
+            == told
+        )
         judged_at = "at the profile mini, where comparisons are made (2)</summary>"
         assert (judged_at in shown[-1]) == ("mini" in told)
         assert ("<li>few rows" in shown[-1]) == ("mini" in told)
@@ -162,24 +170,27 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
 
 def test_parameters_are_typed_and_have_a_remark_each():
     for path in NOTEBOOKS:
-        source = notebook.cells(path)["parameters"]
-        for name, parameter in notebook.parameters(path).items():
+        source = notebook.read_tagged_cells(path)["parameters"]
+        for name, parameter in notebook.read_parameters(path).items():
             assert re.search(rf"(?m)^{name}: .*  # \S", source), (
-                notebook.name_of(path),
+                notebook.id_of_notebook(path),
                 name,
             )
             if parameter.type in (int, float) and not name.startswith("seed"):
-                assert len(parameter.range) == 2, (notebook.name_of(path), name)
+                assert len(parameter.range) == 2, (notebook.id_of_notebook(path), name)
             listed = isinstance(parameter.default, list)
             for each in parameter.default if listed else [parameter.default]:
-                assert isinstance(each, parameter.type), (notebook.name_of(path), name)
+                assert isinstance(each, parameter.type), (
+                    notebook.id_of_notebook(path),
+                    name,
+                )
 
 
 def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
         "import sys; from lib.claims import notebook\n"
-        "for p in notebook.find(): notebook.planned(p, {'profile': 'toy'})\n"
+        "for p in notebook.find_notebooks(): notebook.make_grids(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -192,15 +203,15 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 
 def test_the_grid_of_table_3():
-    rows = notebook.planned(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    rows = notebook.make_grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
 
 
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.planned(T03, {})["recorded"]
+    there = notebook.make_grids(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.planned(T03, {})["recorded"]] == [
+    assert [r["spec"] for r in notebook.make_grids(T03, {})["recorded"]] == [
         r["spec"] for r in there
     ]
 
@@ -234,7 +245,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.planned(T03, values)
+        notebook.make_grids(T03, values)
 
 
 def test_what_papermill_injected_is_checked():
@@ -243,10 +254,11 @@ def test_what_papermill_injected_is_checked():
         "profile: str = 'toy'",
         '# Parameters\nsedes = [1]\nprofile = "toy"\n',
     ]
-    assert notebook.injected(history) == ["sedes", "profile"]
+    assert notebook.list_injected(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
         artefact.start(
-            notebook.name_of(T03), {"In": history, "profile": "toy", "sedes": [1]}
+            notebook.id_of_notebook(T03),
+            {"In": history, "profile": "toy", "sedes": [1]},
         )
 
 
@@ -287,7 +299,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     """A page has no legend of its own: it names the page that explains the words."""
     e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
     told = {"sentence": "a minus b on SST-2", "printed": 2.0, "holm": 0.02}
-    result = verdict.Result("G1", cell("a > b"), "SST-2", e, 3, 3, **told)
+    result = verdict.Result("G1", parse_cell("a > b"), "SST-2", e, 3, 3, **told)
     few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [
         verdict.Verdict("G1", (result, few), profile="mini", kind="finding"),
@@ -297,13 +309,13 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
-    site.publish("toy")
+    site.write_index("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
     told += "agrees (weaker than printed) †."
     assert told in html.unescape(card)
-    body = notebook.provenance(tmp_path / "toy", name)
+    body = notebook.read_provenance(tmp_path / "toy", name)
     assert body["counts"] == (
         "Comparisons: 1 agrees, 1 not measured; printed numbers: 1 of 2 equal"
     )
@@ -320,7 +332,9 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     lines = [line for _, line in verdict.WORDS.values()]
     plain = html.unescape(index)
     assert all(" ".join(text.split()) in plain for text in [*lines, *verdict.READING])
-    (of_90,) = (path for path in NOTEBOOKS if notebook.name_of(path) == "90_claims")
+    (of_90,) = (
+        path for path in NOTEBOOKS if notebook.id_of_notebook(path) == "90_claims"
+    )
     assert (
         "READING, WORDS" in of_90.read_text()
         and "in WORDS.items()" in of_90.read_text()
@@ -350,9 +364,9 @@ def test_badges_differ_by_more_than_colour():
 def test_commands_of_the_readme_name_one_notebook_each():
     readme = (paths.ROOT / "README.md").read_text()
     names = re.findall(r"python -m lib run (\w*_\w+)", readme)
-    assert names and all(len(notebook.find([name])) == 1 for name in names)
+    assert names and all(len(notebook.find_notebooks([name])) == 1 for name in names)
     row = next(line for line in readme.splitlines() if line.startswith("| one table |"))
-    assert len(notebook.find([re.search(r"lib run (\S+)", row)[1]])) == 1
+    assert len(notebook.find_notebooks([re.search(r"lib run (\S+)", row)[1]])) == 1
 
 
 @pytest.mark.papers()
@@ -388,11 +402,11 @@ def test_links_and_equations_reach_the_page():
         )
         for place in re.findall(r"\]\(([\w./]+\.(?:ipynb|page\.md))\)", text):
             assert (path.parent / place).is_file(), (path, place)
-        page = equation.readable(text, path)
+        page = equation.make_readable(text, path)
         linked = re.findall(r"\]\((\w+)\.html\)", page)
-        assert set(linked) <= set(IDS), notebook.name_of(path)
+        assert set(linked) <= set(IDS), notebook.id_of_notebook(path)
         assert not re.search(r"\]\([^)]*\.ipynb\)|\$", equation.CODE.sub("", page)), (
-            notebook.name_of(path)
+            notebook.id_of_notebook(path)
         )
 
 
@@ -400,11 +414,11 @@ def test_links_and_equations_reach_the_page():
 def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     text += " Also [that](../../figures/mini/nas_00_method.page.md)."
-    page = equation.readable(text, T03)
+    page = equation.make_readable(text, T03)
     assert 'fill="currentColor"' in page and "<img" not in page
     assert "[that](nas_00_method.html)" in page
     assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
-    assert page == equation.readable(text, T03)
+    assert page == equation.make_readable(text, T03)
     with pytest.raises(ValueError):
-        equation.readable(r"$\frac{a$", T03)
+        equation.make_readable(r"$\frac{a$", T03)

@@ -94,7 +94,7 @@ def test_a_line_that_is_not_made_names_the_command(here):
 
 
 def test_a_line_is_that_of_its_grid():
-    found = opened.chosen(
+    found = opened.find_spec(
         "ghostbert_t03", "toy", dict(m=3, model="Ghost", task="CoLA", seed=0)
     )
     assert found == ghostbert.model_spec("toy", "CoLA", 3, "Ghost").with_seed(0)

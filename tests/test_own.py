@@ -31,7 +31,7 @@ from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
-from lib.train.steps.bag_of_words import clipped
+from lib.train.steps.bag_of_words import clip_texts
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -372,10 +372,12 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
 
     def names(data_set, at):
         mine = grids.ReaderProfile("toy", str(data_set), str(at))
-        path = notebook.path_of(TITLES[0])
+        path = notebook.path_of_notebook(TITLES[0])
         return {
             spec.name
-            for spec in notebook.list_specs(notebook.planned(path, grids.values(mine)))
+            for spec in notebook.list_specs(
+                notebook.make_grids(path, grids.values(mine))
+            )
         }
 
     before = names(tsv, folder)
@@ -411,14 +413,17 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     assert after["digest"] != before["digest"]
     assert data.describe("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
     for value in (1, 2):  # A note that lies under the name of another is none.
-        noted = disk.remembered(["rows", value], [path], lambda value=value: value)
+        noted = disk.remember_value(["rows", value], [path], lambda value=value: value)
         assert noted == value
     one, two = (
-        paths.runs_root() / ".tokens" / "digests" / f"{disk.key_of(['rows', v])}.json"
+        paths.runs_root()
+        / ".tokens"
+        / "digests"
+        / f"{disk.digest_values(['rows', v])}.json"
         for v in (1, 2)
     )
     one.write_text(two.read_text())
-    assert disk.remembered(["rows", 1], [path], lambda: 3) == 3
+    assert disk.remember_value(["rows", 1], [path], lambda: 3) == 3
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
@@ -444,17 +449,17 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     mine = grids.ReaderProfile("mini", model=encoder(4))
     of = grids.shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
-    assert grids.families(mine) == ("bert",)
+    assert grids.encoder_families(mine) == ("bert",)
     assert grids.backbone(mine).args["name"] == mine.model
-    assert grids.backbone(mine) == grids.started(mine, "bert-base-uncased")
+    assert grids.backbone(mine) == grids.start_checkpoint(mine, "bert-base-uncased")
     electra = grids.ReaderProfile("toy", model=encoder(4, "Electra", embedding_size=16))
-    assert (grids.shape(electra).embedding, grids.families(electra)) == (
+    assert (grids.shape(electra).embedding, grids.encoder_families(electra)) == (
         16,
         ("electra",),
     )
     mpnet = grids.ReaderProfile("toy", model=encoder(4, "MPNet"))
     assert (grids.shape(mpnet).family, grids.shape(mpnet).types) == ("mpnet", 0)
-    assert grids.families(mpnet) == ("bert",)
+    assert grids.encoder_families(mpnet) == ("bert",)
     with pytest.raises(
         ValueError, match="embeddings 129; expected a whole number from 130"
     ):
@@ -498,7 +503,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     four, five = (grids.ReaderProfile("mini", model=encoder(heads)) for heads in (4, 5))
     assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept_heads(four, 9) == 3
-    spec = ghostbert.untrained(four, "SST-2", 3, ghostbert.ghost(four))
+    spec = ghostbert.untrained_student(four, "SST-2", 3, ghostbert.ghost_options(four))
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.widths(five)
@@ -510,7 +515,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
     mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
-    low = nas.least(mine)
+    low = nas.least_share(mine)
     assert nas.reachable(mine, [low / 2, low, 1.0]) == [low, 1.0]
     assert nas.reachable("mini") == list(nas.RATIOS)
 
@@ -541,7 +546,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
 
 def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    store, asked = Store(tmp_path, tmp_path), notebook.find([TITLES[0]])
+    store, asked = Store(tmp_path, tmp_path), notebook.find_notebooks([TITLES[0]])
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
@@ -560,13 +565,19 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
 
 def training():
     """The notebooks that take data and model of a reader's own."""
-    return [path for path in notebook.find() if "data" in notebook.parameters(path)]
+    return [
+        path
+        for path in notebook.find_notebooks()
+        if "data" in notebook.read_parameters(path)
+    ]
 
 
-@pytest.mark.parametrize("path", training(), ids=lambda path: notebook.name_of(path))
+@pytest.mark.parametrize(
+    "path", training(), ids=lambda path: notebook.id_of_notebook(path)
+)
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    specs = notebook.list_specs(notebook.planned(path, grids.values(mine)))
+    specs = notebook.list_specs(notebook.make_grids(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
         spec.args["data"]["source"]
@@ -607,7 +618,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
-    html, body = "".join(said), notebook.provenance(page.folder, name)
+    html, body = "".join(said), notebook.read_provenance(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
         "Scores. Your own data: reviews.tsv, model: " in html
@@ -622,8 +633,12 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
     for label in ("good", "bad"):
         put(tmp_path, "d/test.tsv", table([("other words", label)] * 3))
         mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
-        path = notebook.path_of("92_your_task")
-        folders.append(notebook.place(path, notebook.check(path, grids.values(mine))))
+        path = notebook.path_of_notebook("92_your_task")
+        folders.append(
+            notebook.folder_of_page(
+                path, notebook.check_values(path, grids.values(mine))
+            )
+        )
     assert folders[0][0] != folders[1][0]
 
 
@@ -659,9 +674,9 @@ def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder())
     a, b = ["the film was great", "Plot end"], ["good actor", "a very poor book end"]
     one = data.Split(a, None, np.zeros(2), np.arange(2))
-    assert clipped(tokenizer, one, 4).a == ["the film", "Plot end"]
-    assert clipped(tokenizer, one, 64).a == a
-    cut = clipped(tokenizer, replace(one, b=b), 8)
+    assert clip_texts(tokenizer, one, 4).a == ["the film", "Plot end"]
+    assert clip_texts(tokenizer, one, 64).a == a
+    cut = clip_texts(tokenizer, replace(one, b=b), 8)
     assert (cut.a, cut.b) == (
         ["the film was", "Plot end"],
         ["good actor", "a very poor"],
@@ -685,7 +700,7 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
 ):
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    monkeypatch.setattr(sweep, "make", lambda *_, **__: {})
+    monkeypatch.setattr(sweep, "make_runs", lambda *_, **__: {})
 
     def finish(pages):
         for builder in pages.builders:
@@ -694,7 +709,7 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
     monkeypatch.setattr(site.Report, "finish", finish)
     words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
     monkeypatch.setattr(sweep.Clock, "forecast", lambda *_: [1.0])  # Of other rows.
-    monkeypatch.setattr(grids, "pace", lambda: 1e6)
+    monkeypatch.setattr(grids, "measure_pace", lambda: 1e6)
     assert main(words) == 0
     first, *_, before, last = capsys.readouterr().out.splitlines()
     assert first == "texts: text; label: label, 2 classes: bad, good."
@@ -753,7 +768,9 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.planned(notebook.path_of("92_your_task"), values)["grid"]
+    grid = notebook.make_grids(notebook.path_of_notebook("92_your_task"), values)[
+        "grid"
+    ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [
@@ -771,7 +788,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     )
     assert "--length 24" in grids.words(mine)
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.planned(notebook.path_of("92_your_task"), values)["grid"]
+    grid = notebook.make_grids(notebook.path_of_notebook("92_your_task"), values)[
+        "grid"
+    ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args for spec in every if "data" in spec.args]
     names = ("train", "importance", "cut")
@@ -794,9 +813,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.planned(notebook.path_of("92_your_task"), grids.values(mine))[
-        "grid"
-    ]
+    grid = notebook.make_grids(
+        notebook.path_of_notebook("92_your_task"), grids.values(mine)
+    )["grid"]
     assert {row.get("model") for row in grid} == {
         "Whole",
         "Width",
@@ -812,7 +831,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
 def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower
     end."""
-    cells = json.loads((notebook.path_of("92_your_task")).read_text())["cells"]
+    cells = json.loads((notebook.path_of_notebook("92_your_task")).read_text())["cells"]
     (cell,) = (
         "".join(c["source"]) for c in cells if "No advice" in "".join(c["source"])
     )
@@ -829,7 +848,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )
     names |= dict(
-        best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page
+        best=frontier.recommend_line(points, "flops", 0.5), frontier=frontier, page=page
     )
     found = pd.DataFrame(
         {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
@@ -887,7 +906,7 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
     table = pd.DataFrame(rows, columns=["method", "m", "flops", "score"])
     table["model"] = table["method"]
     said = [
-        frontier.recommended(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)
+        frontier.recommend_line(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)
     ]
     assert [each and each["model"] for each in said] == [
         "Int8",
@@ -896,14 +915,14 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
         None,
     ]
     with pytest.raises(ValueError, match="add it to the methods"):
-        frontier.recommended(table[1:], "flops", 0.5)
+        frontier.recommend_line(table[1:], "flops", 0.5)
 
 
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
-    path = notebook.path_of("92_your_task")
-    grid = notebook.planned(path, grids.values(mine) | values)["grid"]
+    path = notebook.path_of_notebook("92_your_task")
+    grid = notebook.make_grids(path, grids.values(mine) | values)["grid"]
     assert {row["m"] for row in grid if "m" in row} == {
         0,
         6,
@@ -916,7 +935,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.level(
+        return compare.level_of_run(
             row["run"], grids.metrics("mini")[row["task"]][0]
         ).collapsed
 

@@ -38,7 +38,9 @@ def test_counts_equal_pytorch_s(text):
 
 # ---- one line of text ----
 def grid(**values):
-    return notebook.planned(notebook.path_of(PAGE), {"profile": "toy"} | values)["grid"]
+    return notebook.make_grids(
+        notebook.path_of_notebook(PAGE), {"profile": "toy"} | values
+    )["grid"]
 
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():

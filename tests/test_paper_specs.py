@@ -16,7 +16,7 @@ from lib import data
 from lib.__main__ import main
 from lib.claims import notebook
 from lib.core.options import Distil, Ghost, Importance
-from lib.core.spec import plain
+from lib.core.spec import to_plain_json
 from lib.core.store import Store
 from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
@@ -30,8 +30,8 @@ from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
 from lib.train.steps import distilling
 
-PAGES = notebook.find(["ghostbert_*"])
-T01 = notebook.path_of("ghostbert_t01_glue_dev")
+PAGES = notebook.find_notebooks(["ghostbert_*"])
+T01 = notebook.path_of_notebook("ghostbert_t01_glue_dev")
 
 
 def family_of(spec):
@@ -57,7 +57,7 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
         for spec in every_spec(PAGES, "paper")
         if "surgery" in spec.args
     }
-    widths = {family: set() for family in grids.families("paper")}
+    widths = {family: set() for family in grids.encoder_families("paper")}
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
         options = {
@@ -94,14 +94,14 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["epochs"] == (1 if short else 3)
             assert all(each.args["data"] == args["data"] for each in inputs.values())
         if spec.step == "importance":
-            assert args["importance"] == plain(
+            assert args["importance"] == to_plain_json(
                 Importance("dev", 8, 128, cumulative=True)
             )
         if "train" in args:
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
-    page = notebook.path_of("ghostbert_t04_ablation")
-    rows = notebook.planned(page, {"profile": "paper"})["grid"]
+    page = notebook.path_of_notebook("ghostbert_t04_ablation")
+    rows = notebook.make_grids(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {spec.parents["start"].name for spec in without}
 
@@ -116,7 +116,7 @@ def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
     ):
         one, two = (
             ghostbert.student("paper", task, *told).inputs["start"].inputs["augmented"]
-            for told in ((3, ghostbert.ghost("paper"), "roberta"), (1,))
+            for told in ((3, ghostbert.ghost_options("paper"), "roberta"), (1,))
         )
         told = {"tries": tries, "p": 0.4, "candidates": 15, "neighbours": "embeddings"}
         assert one == two and one.args["augment"] == told and one.seed == 0
@@ -153,7 +153,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     set_dropout(student, ghostbert.DISTIL["paper"].dropout)
     for op in (
         {"op": "cut", "heads": 3},
-        {"op": "ghost"} | plain(ghostbert.ghost("paper")),
+        {"op": "ghost"} | to_plain_json(ghostbert.ghost_options("paper")),
     ):
         operate(student, op)
     draw = np.random.default_rng(0)
@@ -211,12 +211,12 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
-    task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
-    page = notebook.path_of("ghostbert_t04_ablation")
+    task, module = ghostbert.TASKS[scale][0], ghostbert.ghost_options(scale)
+    page = notebook.path_of_notebook("ghostbert_t04_ablation")
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
-        for row in notebook.planned(page, values)["grid"]
+        for row in notebook.make_grids(page, values)["grid"]
     }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     if scale == "mini":
@@ -241,7 +241,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.planned(T01, {"profile": "toy"})
+    rows = notebook.make_grids(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {
@@ -249,14 +249,14 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.planned(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.make_grids(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
-    page = notebook.path_of("ghostbert_f01_accuracy_vs_cost")
+    page = notebook.path_of_notebook("ghostbert_f01_accuracy_vs_cost")
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
-    shared = {row["spec"].id for row in notebook.planned(page, {})["recorded"]}
+    shared = {row["spec"].id for row in notebook.make_grids(page, {})["recorded"]}
     assert {row["spec"].id for row in rows["recorded"]} <= shared
 
 
@@ -283,7 +283,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
     encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
-    sizes = cost.configured(encoder.config.to_dict())
+    sizes = cost.shape_of_config(encoder.config.to_dict())
     for module in (ghostbert, students):
         monkeypatch.setattr(
             module,
@@ -298,7 +298,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     # No table of the paper has an MPNet or a DistilBERT.
     kind = family if family in grids.CHECKPOINTS["paper"] else "bert"
     last = ghostbert.student(
-        "toy", "CoLA", heads, ghostbert.ghost("toy"), kind
+        "toy", "CoLA", heads, ghostbert.ghost_options("toy"), kind
     ).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
@@ -308,7 +308,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
         layer.attention.self.num_attention_heads for layer in parts.layers(model)
     } == {heads}
     assert run.metrics["parameters"] == cost.parameters(
-        sizes, heads, ghostbert.ghost("toy")
+        sizes, heads, ghostbert.ghost_options("toy")
     )
     rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
     again = loop.predict(model, rows, grids.profile_of("toy").numerics)
@@ -345,7 +345,7 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(
 ):
     task = ghostbert.TASKS[scale][0]
     with pytest.raises(ValueError, match=message):
-        ghostbert.student(scale, task, heads, ghostbert.ghost(scale), family)
+        ghostbert.student(scale, task, heads, ghostbert.ghost_options(scale), family)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,9 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
     heads, changes, message
 ):
     with pytest.raises(ValueError, match=message) as error:
-        ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy", **changes))
+        ghostbert.student(
+            "toy", "CoLA", heads, ghostbert.ghost_options("toy", **changes)
+        )
     assert "\n" not in str(error.value)
 
 
@@ -411,7 +413,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.planned(T01, values)
+        notebook.make_grids(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

@@ -206,7 +206,7 @@ class Here:
 
 
 def perform(page):
-    """As lib.report.builder.execute, in a shell of this process."""
+    """As lib.report.builder.run_notebook, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
@@ -228,7 +228,7 @@ def perform(page):
         if error := result.error_before_exec or result.error_in_exec:
             said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
             raise RuntimeError(f"{said}\n{shown.stdout[-2000:]}")
-    nbformat.write(body, page.folder / f"{notebook.name_of(page.path)}.ipynb")
+    nbformat.write(body, page.folder / f"{notebook.id_of_notebook(page.path)}.ipynb")
 
 
 @pytest.fixture
@@ -247,11 +247,11 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     for module in (executors, backends):
         monkeypatch.setattr(module, "Local", Here)
-    monkeypatch.setattr(builder, "execute", perform)
+    monkeypatch.setattr(builder, "run_notebook", perform)
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
-        compare, "level", lambda run, column: compare.Level(100.0, 0.0, False)
+        compare, "level_of_run", lambda run, column: compare.Level(100.0, 0.0, False)
     )
     monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(
@@ -261,11 +261,11 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in lists.lines(
+    for row in lists.read_list(
         f"{paper}/claims"
     ):  # What is printed is held to the uncut profile.
         if row["check"]:
-            checks.value(paper, row["check"])
+            checks.evaluate_formula(paper, row["check"])
     monkeypatch.setitem(
         grids.UNSEEN, "mini", {}
     )  # the small profile's runs are only looked for
@@ -423,8 +423,11 @@ def empty(value):
 
 def check(page):
     """What is wrong with a page, as lines."""
-    folder, page_name = paths.FIGURES / "paper", notebook.name_of(page)
-    body, html = notebook.provenance(folder, page_name), folder / f"{page_name}.html"
+    folder, page_name = paths.FIGURES / "paper", notebook.id_of_notebook(page)
+    body, html = (
+        notebook.read_provenance(folder, page_name),
+        folder / f"{page_name}.html",
+    )
     if body is None or not html.exists():
         return [f"{page_name}: not made"]
     text = html.read_text()
@@ -468,7 +471,7 @@ def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
     # Methods train toys, and front pages and what matters in a search show records:
     # here are none.
     without = ("_00_method", "_01_summary", "_s70_what_matters")
-    names = map(notebook.name_of, notebook.find([f"{paper}/"]))
+    names = map(notebook.id_of_notebook, notebook.find_notebooks([f"{paper}/"]))
     pages = [name for name in names if not name.endswith(without)]
     began, busy = time.monotonic(), time.process_time()
     failed = command.main(["run", *pages, "--profile", "paper"])
@@ -478,5 +481,5 @@ def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
             f"\n{paper}: {len(pages)} pages in {seconds[0]:.0f} s, {seconds[1]:.0f} s of a core"
         )
     said = capsys.readouterr().out
-    wrong = [line for page in notebook.find(pages) for line in check(page)]
+    wrong = [line for page in notebook.find_notebooks(pages) for line in check(page)]
     assert not failed and not wrong, "\n".join([*wrong, said[-8000:]])

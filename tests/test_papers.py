@@ -13,10 +13,12 @@ def test_ids_of_notebooks_begin_with_the_prefix_of_their_paper():
     for name, paper in papers.find_papers().items():
         page = f"{paper.prefix}_01_summary"
         assert papers.paper_of_page(page) == name
-        path = papers.path_of(page)
-        assert path.parent.name == name and papers.name_of(path) == page
+        path = papers.path_of_notebook(page)
+        assert path.parent.name == name and papers.id_of_notebook(path) == page
     assert papers.paper_of_page("91_frontier") == ""
-    assert papers.name_of(papers.path_of("91_frontier")) == "91_frontier"
+    assert (
+        papers.id_of_notebook(papers.path_of_notebook("91_frontier")) == "91_frontier"
+    )
 
 
 def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypatch):
@@ -31,8 +33,8 @@ def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypat
 
 
 def test_modules_are_collected_of_the_papers_that_have_one():
-    steps = papers.collect("steps")
+    steps = papers.collect_modules("steps")
     assert set(steps) < set(papers.find_papers()) and all(
         m.STEPS for m in steps.values()
     )
-    assert papers.collect("nothing") == {}
+    assert papers.collect_modules("nothing") == {}

@@ -96,7 +96,7 @@ def test_large_differences_have_an_axis_of_their_own():
 def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
     rows = {(OURS, str(i)): estimate(mean) for i, mean in enumerate(means)}
     data = plot.differences(rows, printed)
-    assert plot.headline(data, "a minus b (points)").startswith(title)
+    assert plot.headline_of_forest(data, "a minus b (points)").startswith(title)
 
 
 def test_a_sweep_shows_which_points_have_too_few_seeds():
@@ -115,5 +115,5 @@ def test_a_figure_without_axes_tells_its_titles():
     one.set_title("a layer")
     one.axis("off")
     two.set_title("its copy", loc="left")
-    assert plot.described(figure)["Title"] == "a layer; its copy"
+    assert plot.figure_metadata(figure)["Title"] == "a layer; its copy"
     plt.close(figure)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lib.claims.cells import cell
+from lib.claims.cells import parse_cell
 from lib.claims.words import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
 from lib.stats.paired import Pair, paired_difference
 
@@ -52,7 +52,9 @@ def words(effect, seeds, tasks, times, text="a > b", printed=None):
     found = Counter()
     for i in range(times):
         (e,) = estimates(np.random.default_rng([7, i]), (effect,), seeds, tasks)
-        found[Result("", cell(text), "", e, seeds, seeds, printed=printed).word] += 1
+        found[
+            Result("", parse_cell(text), "", e, seeds, seeds, printed=printed).word
+        ] += 1
     return {word: n / times for word, n in found.items()}
 
 
@@ -105,6 +107,6 @@ def test_comparisons_that_share_a_baseline_decide_for_themselves():
     false, found = 0, 0
     for i in range(40):
         pair = estimates(np.random.default_rng([7, i]), (0.0, 4.0), 3, 1)
-        none, large = (Result("", cell("a > b"), "", e, 3, 3).word for e in pair)
+        none, large = (Result("", parse_cell("a > b"), "", e, 3, 3).word for e in pair)
         false, found = false + (none in DECIDED), found + (large == AGREES)
     assert false / 40 < 2 * most(40) and found > 20

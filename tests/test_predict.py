@@ -40,7 +40,9 @@ def test_it_predicts_the_test_rows_of_its_model(make):
 # ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
-    rows = notebook.planned(notebook.path_of("ghostbert_t02_glue_test"), {})["grid"]
+    rows = notebook.make_grids(
+        notebook.path_of_notebook("ghostbert_t02_glue_test"), {}
+    )["grid"]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}
 
 
@@ -93,8 +95,9 @@ def test_which_quoted_figures_are_met(counted):
     ).set_index("Model")
     met = {
         name: (
-            cost.shown(found["flops"], "GFLOPs") == str(printed["FLOPs(G)"][name]),
-            cost.shown(found["parameters"], "M params")
+            cost.format_count(found["flops"], "GFLOPs")
+            == str(printed["FLOPs(G)"][name]),
+            cost.format_count(found["parameters"], "M params")
             == str(printed["#params(M)"][name]),
         )
         for name, found in counted.items()
@@ -112,7 +115,7 @@ def test_which_quoted_figures_are_met(counted):
         "MobileBERT-tiny": (True, True),
     }
     medium, small = counted["ConvBERT-medium"], counted["ConvBERT-small"]
-    told = " ".join(disk.toml(QUOTED)["notes"].values())
+    told = " ".join(disk.read_toml(QUOTED)["notes"].values())
     head = 128 * (2 * 512**2 + 11 * 512)
     for value in (
         medium["flops"],

@@ -10,7 +10,7 @@ from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.model import backbone, parts
 from lib.model.parts import surgery
-from lib.papers.grids import families, shape, toy_backbone, untrained
+from lib.papers.grids import encoder_families, shape, toy_backbone, untrained_spec
 from lib.stats.cost import Shape, parameters
 from lib.train import loop
 from lib.train.batches import collate, encode
@@ -23,8 +23,8 @@ CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}
 
 
 def test_identities():
-    assert families("toy") == ("bert",) and toy_backbone().id == "ed7de587321a"
-    assert untrained().args == {
+    assert encoder_families("toy") == ("bert",) and toy_backbone().id == "ed7de587321a"
+    assert untrained_spec().args == {
         k: v for k, v in toy_backbone().args.items() if k != "train"
     }
 
@@ -43,7 +43,7 @@ def test_what_is_saved_is_an_encoder(runs):
     assert runs["bert"].metrics["parameters"] == sum(
         p.numel() for p in model.parameters()
     )
-    classifier, _ = backbone.headed(
+    classifier, _ = backbone.load_with_head(
         runs["bert"].model, "SequenceClassification", 2, 0.0, 0
     )
     made = Shape("bert", 1, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
@@ -90,7 +90,7 @@ def test_masks_hide_words_and_never_the_ends(tokenizer):
 
 def test_every_second_passage_is_of_two():
     texts = toy.corpus(600, 0)
-    first, second, follows = step.passages(texts, 0)
+    first, second, follows = step.draw_passages(texts, 0)
     together = [f"{a} {b}" in texts for a, b in zip(first, second, strict=True)]
     assert together == (follows == 0).tolist() and not follows[1::2].any()
     assert follows[::2].mean() > 0.9

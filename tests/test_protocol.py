@@ -6,12 +6,12 @@ import pytest
 from lib.claims import judging as source
 from lib.claims import lists
 from lib.claims.cells import parse_seeds
-from lib.core.spec import ancestry
+from lib.core.spec import find_ancestors
 from lib.papers import frontier, grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
 
-TRIALS = lists.lines("trials")
+TRIALS = lists.read_list("trials")
 
 
 def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
@@ -40,20 +40,22 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
 
 def own(name):
     """The rows that a claim rests on at its planned seeds."""
-    return source.rows(lists.claims()[name])
+    return source.rows_of_claim(lists.read_claims()[name])
 
 
 @pytest.mark.papers()
 def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]
-    assert set(source.central()) == {line["id"] for line in lists.lines("central")}
+    assert set(source.list_central_claims()) == {
+        line["id"] for line in lists.read_list("central")
+    }
 
 
 def test_each_task_of_mini_counts_once(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        compare, "pairs", lambda rows, method, baseline, of: seen.append(of)
+        compare, "pair_columns", lambda rows, method, baseline, of: seen.append(of)
     )
     for scale in ("mini", "paper"):
         compare.difference(None, "a", "b", grids.metrics(scale, nas.COLUMNS))
@@ -62,7 +64,7 @@ def test_each_task_of_mini_counts_once(monkeypatch):
 
 def test_trials_have_seeds_that_no_claim_has():
     planned = {
-        n for line in lists.claims().values() for n in parse_seeds(line["seeds"])
+        n for line in lists.read_claims().values() for n in parse_seeds(line["seeds"])
     }
     tried = {int(row["seed"]) for row in TRIALS if row["seed"]}
     assert tried and min(tried) >= 90 and not tried & planned
@@ -106,7 +108,7 @@ def test_trials_on_development_rows_are_those_that_are_told():
     searches = [
         spec
         for id in ("N1", "N4", "N9")
-        for spec in ancestry([row["spec"] for row in own(id)])
+        for spec in find_ancestors([row["spec"] for row in own(id)])
     ]
     gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
     assert gates and ("steps", 0.0) not in {
@@ -117,7 +119,7 @@ def test_trials_on_development_rows_are_those_that_are_told():
 def test_the_level_of_a_whole_model_is_that_of_its_trial():
     """It is the last one that passes: the setting that seeds are made with."""
     passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
-    base = [row for row in lists.lines("trials_base") if row["model"] == "Plain"]
+    base = [row for row in lists.read_list("trials_base") if row["model"] == "Plain"]
     for scale, lines in (("mini", passed), ("base", base)):
         levels = {
             row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"

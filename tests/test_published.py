@@ -31,7 +31,7 @@ def test_a_dash_is_missing_and_a_width_stays_text():
 
 @pytest.mark.papers()
 def test_every_claim_has_an_id_of_its_own():
-    claims = pd.DataFrame(lists.lines("central"))
+    claims = pd.DataFrame(lists.read_list("central"))
     assert claims["id"].is_unique
     assert set(claims["paper"]) == {
         "ghostbert",
@@ -80,7 +80,7 @@ def test_corrections_of_all_papers_have_the_same_columns(paper):
 def test_every_correction_stands_on_a_page(paper):
     cells = [
         cell
-        for path in notebook.find()
+        for path in notebook.find_notebooks()
         for cell in json.loads(path.read_text())["cells"]
         if cell["cell_type"] == "code"
     ]
@@ -114,7 +114,9 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
 
 
 def test_gaps_are_points_above_each_other_row():
-    with_widths = published.gaps("ghostbert", "table4", "Model", "GhostBERT", [1])
+    with_widths = published.printed_gaps(
+        "ghostbert", "table4", "Model", "GhostBERT", [1]
+    )
     rows = published.rows("ghostbert", "table4", "Model", [1])
     score = {name: row["published", "average"] for (_, name), row in rows.items()}
     gap = with_widths["- ReLU, 1/12, average"]
@@ -123,18 +125,18 @@ def test_gaps_are_points_above_each_other_row():
 
 
 def test_misses_are_told_by_place():
-    assert {miss["row"] for miss in published.misses("ghostbert", "table11")} == {
+    assert {miss["row"] for miss in published.read_misses("ghostbert", "table11")} == {
         "After QK",
         "After V",
     }
-    every = published.misses("nas_pruning")
+    every = published.read_misses("nas_pruning")
     assert {miss["table"] for miss in every} > {"text 7.2"} and all(
         m["reason"] for m in every
     )
     with pytest.raises(
         ValueError, match="place of published misses of ghostbert: 'table4'"
     ):
-        published.misses("ghostbert", "table4")
+        published.read_misses("ghostbert", "table4")
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -13,7 +13,7 @@ from command import Commands
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.store import Store, locked
+from lib.core.store import Store, hold_lock
 from lib.report import builder
 
 BOOTSTRAP = """import sys
@@ -90,7 +90,7 @@ def write(folder, name, *artefact, grid=GRID):
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    (folder / f"{name}.ipynb").write_text(notebook.normalised(json.dumps(body)))
+    (folder / f"{name}.ipynb").write_text(notebook.normalise_notebook(json.dumps(body)))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
-    assert all(builder.divide(path)[1] for path in folder.glob("ghostbert*.html"))
+    assert all(builder.divide_page(path)[1] for path in folder.glob("ghostbert*.html"))
 
 
 def test_no_page_names_a_folder_of_this_machine(workbook):
@@ -320,12 +320,12 @@ def test_plan_and_show(workbook):
     root, lib, _ = workbook
     assert "2 results, 0 runs missing" in lib("plan").stdout
     store = Store(root / "runs", root / "records")
-    made = [run for run in store.every("finetune-*") if run.origin == "run"]
+    made = [run for run in store.list_runs("finetune-*") if run.origin == "run"]
     both = sorted(run.name for run in made if store.record(run))
     left, at_work = (made[0].folder.with_name(f"{name}.part") for name in "67")
     left.mkdir()
     at_work.mkdir()
-    with locked(at_work.with_suffix(".lock")):
+    with hold_lock(at_work.with_suffix(".lock")):
         told = lib("plan", "t98").stdout  # of all work, whatever is asked for
     assert re.search(r"running +finetune-\w+/7 ", told) and "died " in told
     shutil.rmtree(left)
@@ -337,7 +337,7 @@ def test_plan_and_show(workbook):
     assert (
         lib("report", "t98").returncode == 0
     )  # they are recorded now, wherever they were made
-    body = notebook.provenance(root / "figures" / "toy", "ghostbert_t98_fine")
+    body = notebook.read_provenance(root / "figures" / "toy", "ghostbert_t98_fine")
     assert body["counted"] == "2 recorded"
 
 

@@ -43,7 +43,7 @@ def first_id(net):
 def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     history = evaluations(40, landscape(0, 2))
     first, again = (proposed(method, history, 3) for _ in range(2))
-    samplers.cascade.cache_clear()
+    samplers.fit_cascade.cache_clear()
     assert first == again == proposed(method, list(history), 3)
     assert SPACE.key(first) not in {e.key for e in history}
     assert len({SPACE.key(proposed(method, history, seed)) for seed in range(5)}) > 1
@@ -63,7 +63,7 @@ def test_an_exhausted_space_gives_none(method):
 def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     features = np.random.default_rng(0).normal(size=(count, 4))
     scores = features[:, 0]
-    fitted = samplers.cascade(features.tobytes(), 4, tuple(scores))
+    fitted = samplers.fit_cascade(features.tobytes(), 4, tuple(scores))
     assert len(fitted) == classifiers
     good = scores >= np.median(scores)
     assert (fitted[0].predict(features) == good).mean() > 0.95
@@ -77,15 +77,15 @@ def test_the_cascade_grows_at_its_thresholds(count, classifiers):
 def test_a_cascade_of_mostly_failures_learns_what_works():
     features = np.eye(2)[np.arange(40) % 4 // 3]  # every fourth works
     scores = tuple(0.8 * features[:, 1])
-    fitted = samplers.cascade(features.tobytes(), 2, scores)
+    fitted = samplers.fit_cascade(features.tobytes(), 2, scores)
     assert fitted[0].predict(np.eye(2)).tolist() == [False, True]
-    assert samplers.cascade(features.tobytes(), 2, (0.5,) * 40) == ()
+    assert samplers.fit_cascade(features.tobytes(), 2, (0.5,) * 40) == ()
 
 
 def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        samplers, "cascade", lambda *known: seen.append(len(known[2])) or ()
+        samplers, "fit_cascade", lambda *known: seen.append(len(known[2])) or ()
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
@@ -98,7 +98,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
         lambda f: f[:, 0] == 3,
         lambda f: f[:, 0] == 5,
     ]  # two ids of the first layer at once
-    net = samplers.follow(
+    net = samplers.draw_in_region(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
     assert number(net.layers[0]) == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Prune
-from lib.papers.bermo.schedules import Ramp, course, penalty, plan, steered
+from lib.papers.bermo.schedules import Ramp, penalty, plan, planned_score, steer_weight
 from lib.train.loop import schedule
 
 
@@ -125,7 +125,7 @@ def test_options_that_cannot_be(change, message):
 
 # ---- the controller ----
 def test_the_course_of_the_deciding_score_comes_to_rest():
-    assert [course(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
+    assert [planned_score(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
         1.0,
         1.0,
         0.5625,
@@ -136,12 +136,12 @@ def test_the_course_of_the_deciding_score_comes_to_rest():
 
 def test_one_move_of_the_controller():
     p, i = schedules.PROPORTIONAL, schedules.INTEGRAL
-    assert steered(10.0, 0.0, 0.0, 10.0) == 10.0
+    assert steer_weight(10.0, 0.0, 0.0, 10.0) == 10.0
     up, down = 10 * math.exp(0.02 * p + 0.03 * i), 10 * math.exp(-0.03 * i)
-    assert steered(10.0, 0.03, 0.01, 10.0) == pytest.approx(up, rel=1e-14)
-    assert steered(10.0, -0.03, -0.03, 10.0) == pytest.approx(down, rel=1e-14)
-    assert steered(1.0, 9.0, 0.0, 1.0) == schedules.REACH
-    assert steered(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
+    assert steer_weight(10.0, 0.03, 0.01, 10.0) == pytest.approx(up, rel=1e-14)
+    assert steer_weight(10.0, -0.03, -0.03, 10.0) == pytest.approx(down, rel=1e-14)
+    assert steer_weight(1.0, 9.0, 0.0, 1.0) == schedules.REACH
+    assert steer_weight(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
 
 
 @pytest.mark.parametrize("pull", [0.02, 1.0, 40.0])
@@ -152,8 +152,8 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
         if step % schedules.EVERY == 0 and step > ramp.first:
-            error = (score - cut) / -cut - course(step, ramp.first, 400)
-            weight, before = steered(weight, error, before, 200.0), error
+            error = (score - cut) / -cut - planned_score(step, ramp.first, 400)
+            weight, before = steer_weight(weight, error, before, 200.0), error
         push = weight * penalty(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)
     assert score == pytest.approx(cut, abs=0.05)

@@ -324,7 +324,7 @@ def likeness(run, teacher):
     rows, found = data.load(DATA)["held_out"], []
     for folder in (run.model, teacher.model):
         model, tokenizer = backbone.load(folder)
-        encoded, _ = heads.rows(tokenizer, rows, data.described(DATA), 32)
+        encoded, _ = heads.rows(tokenizer, rows, data.task_of_descriptor(DATA), 32)
         found.append(loop.predict(model.eval(), encoded, NUMERICS).astype(np.float64))
     return float(np.exp(-np.mean((found[0] - found[1]) ** 2)))
 
@@ -376,8 +376,8 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
         model, tokenizer = students.classifier(make(MANY).model, "scores")
         net = START.to_json() | {"layers": entry["candidate"]}
         part = supernet.build(net, type(model), model.config, num_labels=1).eval()
-        supernet.inherit(part, model)
-        encoded, marks = heads.rows(tokenizer, rows, data.described(DATA), 32)
+        supernet.inherit_weights(part, model)
+        encoded, marks = heads.rows(tokenizer, rows, data.task_of_descriptor(DATA), 32)
         assert (
             marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"]
             == entry["score"]

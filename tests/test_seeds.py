@@ -11,8 +11,8 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import fits, parsed, scored
-from lib.claims.seeds import Planned, cells_of, pair, seeded
+from lib.claims.cells import parse_cells, row_fits, scores_examples
+from lib.claims.seeds import Planned, add_planned_seeds, planned_cells, planned_pair
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.papers import grids
@@ -20,9 +20,9 @@ from lib.report.tables import Runs
 
 SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
-    Planned("G1", parsed("a > b @ m=3")[0], (10, 11, 12), ()),
-    Planned("G2", parsed("a > c")[0], (20, 21), ("c",)),
-    Planned("G3", parsed("noise :: d > a @ m=9")[0], (30,), ()),
+    Planned("G1", parse_cells("a > b @ m=3")[0], (10, 11, 12), ()),
+    Planned("G2", parse_cells("a > c")[0], (20, 21), ("c",)),
+    Planned("G3", parse_cells("noise :: d > a @ m=9")[0], (30,), ()),
 )
 
 
@@ -30,7 +30,7 @@ PLANS = (
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
     monkeypatch.setattr(
-        seeds, "cells_of", lambda page, scale: PLANS if page == "page" else ()
+        seeds, "planned_cells", lambda page, scale: PLANS if page == "page" else ()
     )
 
 
@@ -57,57 +57,59 @@ def seeds_of(found):
 
 
 def test_a_row_has_the_union_of_the_seeds_of_all_cells_that_name_it(plans):
-    found = seeded("page", "mini", rows("a", "b", "c", "e", m=3))
+    found = add_planned_seeds("page", "mini", rows("a", "b", "c", "e", m=3))
     assert seeds_of(found) == {
         "a": [10, 11, 12, 20, 21],
         "b": [10, 11, 12],
         "c": [20, 21],
         "e": [0, 1],  # No cell names it.
     }
-    at_nine = seeds_of(seeded("page", "mini", rows("a", "b", "d", m=9)))
+    at_nine = seeds_of(add_planned_seeds("page", "mini", rows("a", "b", "d", m=9)))
     assert at_nine == {"a": [20, 21, 30], "b": [0, 1], "d": [30]}
 
 
 def test_rows_differ_by_their_seed_and_spec_alone(plans):
     made = rows("a", m=3, more="kept")
-    for row in seeded("page", "mini", made):
+    for row in add_planned_seeds("page", "mini", made):
         assert row.with_seed(0) == made[0]
         assert row["spec"].id == made[0]["spec"].id
 
 
 def test_a_page_without_such_cells_and_a_profile_without_a_plan_are_left(plans):
     made = rows("a", "b", m=3)
-    assert seeded("another", "mini", made) == made
+    assert add_planned_seeds("another", "mini", made) == made
     for scale in ("toy", "paper"):
-        assert seeded("page", scale, made) == made
+        assert add_planned_seeds("page", scale, made) == made
 
 
 def test_a_row_without_a_seed_is_left(plans):
     once = [Row(SPEC, model="a", m=3)]
-    assert seeded("page", "mini", once) == once
+    assert add_planned_seeds("page", "mini", once) == once
 
 
 def test_a_cell_of_scores_names_no_search(plans):
     """A search stands under its network's name, and scores no model. A measure names it
     too."""
-    assert seeds_of(seeded("page", "mini", rows("a", m=3, step="nas_search"))) == {
-        "a": [0, 1]
-    }
-    assert seeds_of(seeded("page", "mini", rows("d", m=9, step="nas_search"))) == {
-        "d": [30]
-    }
+    assert seeds_of(
+        add_planned_seeds("page", "mini", rows("a", m=3, step="nas_search"))
+    ) == {"a": [0, 1]}
+    assert seeds_of(
+        add_planned_seeds("page", "mini", rows("d", m=9, step="nas_search"))
+    ) == {"d": [30]}
 
 
 # ---- THE GRIDS OF THE PAGES
 
 NOTEBOOKS = [
-    path for path in notebook.find() if cells_of(notebook.name_of(path), "mini")
+    path
+    for path in notebook.find_notebooks()
+    if planned_cells(notebook.id_of_notebook(path), "mini")
 ]
 
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.planning(look=False):
+    with data.allow_absent_data(look=False):
         yield
 
 
@@ -116,14 +118,16 @@ def lacking(path):
     lacks."""
     grid = [
         row
-        for made in notebook.planned(path, {"profile": "mini"}).values()
+        for made in notebook.make_grids(path, {"profile": "mini"}).values()
         for row in made
     ]  # fmt: skip
     found = []
-    for plan in cells_of(notebook.name_of(path), "mini"):
+    for plan in planned_cells(notebook.id_of_notebook(path), "mini"):
         for label, where in plan.cell.models:
-            own = [row for row in grid if fits(row, label, where)]
-            own = [row for row in own if plan.cell.measure or scored(row["spec"])]
+            own = [row for row in grid if row_fits(row, label, where)]
+            own = [
+                row for row in own if plan.cell.measure or scores_examples(row["spec"])
+            ]
             places = {}
             for row in own:
                 if row.get("seed") is not None and row["spec"].seed is not None:
@@ -140,41 +144,47 @@ def lacking(path):
 
 def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
-    names = map(notebook.name_of, NOTEBOOKS)
-    planned = {plan.claim for name in names for plan in cells_of(name, "mini")}
+    names = map(notebook.id_of_notebook, NOTEBOOKS)
+    planned = {plan.claim for name in names for plan in planned_cells(name, "mini")}
     assert planned >= {"G1", "E1", "B1", "N1"}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: notebook.name_of(path))
+@pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=lambda path: notebook.id_of_notebook(path)
+)
 def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
     assert lacking(path) == []
 
 
 def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     """Else the test above could not fail."""
-    (path,) = notebook.find(["ghostbert_t03_pruned_vs_ghost"])
-    last = lists.seeds("G1")[-1]
+    (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
+    last = lists.planned_seeds("G1")[-1]
 
     def less(page, scale, made):
-        return [row for row in seeded(page, scale, made) if row.get("seed") != last]
+        return [
+            row
+            for row in add_planned_seeds(page, scale, made)
+            if row.get("seed") != last
+        ]
 
-    monkeypatch.setattr(notebook, "seeded", less)
+    monkeypatch.setattr(notebook, "add_planned_seeds", less)
     assert {seed for *_, seeds in lacking(path) for seed in seeds} == {last}
-    monkeypatch.setattr(notebook, "seeded", lambda page, scale, made: made)
+    monkeypatch.setattr(notebook, "add_planned_seeds", lambda page, scale, made: made)
     assert any(lacking(path) for path in NOTEBOOKS)
 
 
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
-    (path,) = notebook.find(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.planned(path, {"profile": "mini", "seeds": [3]})["grid"]
+    (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
+    grid = notebook.make_grids(path, {"profile": "mini", "seeds": [3]})["grid"]
     assert {row["seed"] for row in grid} == {3}
 
 
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
-        for plan in cells_of(notebook.name_of(path), "mini"):
-            same = lists.described(plan.claim, plan.cell.text)["same_as"]
-            assert plan.seeds == lists.seeds(same or plan.claim), plan
+        for plan in planned_cells(notebook.id_of_notebook(path), "mini"):
+            same = lists.cell_line(plan.claim, plan.cell.text)["same_as"]
+            assert plan.seeds == lists.planned_seeds(same or plan.claim), plan
 
 
 # ---- PICTURES AND TABLES
@@ -182,14 +192,21 @@ def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
 
 def test_the_cell_of_two_models_is_found(plans):
     a, b, c = (rows(model, m=3) for model in "abc")
-    assert pair("page", "mini", a, b) == (PLANS[0], False)
-    assert pair("page", "mini", a, c) == (PLANS[1], False)
-    assert pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None  # another width
-    assert pair("page", "mini", b, a) == (PLANS[0], True)  # the other direction
-    assert pair("page", "mini", a, rows("e", m=3)) is None
-    assert pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None  # a measure
-    assert pair("page", "mini", a, []) is None and pair("page", "toy", a, b) is None
-    assert pair("another", "mini", a, b) is None
+    assert planned_pair("page", "mini", a, b) == (PLANS[0], False)
+    assert planned_pair("page", "mini", a, c) == (PLANS[1], False)
+    assert (
+        planned_pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None
+    )  # another width
+    assert planned_pair("page", "mini", b, a) == (PLANS[0], True)  # the other direction
+    assert planned_pair("page", "mini", a, rows("e", m=3)) is None
+    assert (
+        planned_pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None
+    )  # a measure
+    assert (
+        planned_pair("page", "mini", a, []) is None
+        and planned_pair("page", "toy", a, b) is None
+    )
+    assert planned_pair("another", "mini", a, b) is None
 
 
 def runs(**more):
@@ -213,9 +230,9 @@ def metrics(monkeypatch):
 
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
-    (e,) = runs().gaps("a", "b").values()
+    (e,) = runs().estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
-    (e,) = replace(runs(), page="another").gaps("a", "b").values()
+    (e,) = replace(runs(), page="another").estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
 
 
@@ -228,9 +245,9 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]])
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
-    monkeypatch.setattr(seeds, "cells_of", lambda *_: plan.plans)
-    (e,) = own.gaps("a", "b").values()
+    monkeypatch.setattr(seeds, "planned_cells", lambda *_: plan.plans)
+    (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
     plan.plans = (replace(PLANS[0], may_fail=("b",)),)
-    (e,) = own.gaps("a", "b").values()
+    (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (3, pytest.approx(20))

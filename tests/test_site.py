@@ -25,7 +25,7 @@ BROWSER = pytest.mark.skipif(
 def folder(monkeypatch, tmp_path):
     """The folder of a profile without a page; its index is written."""
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    site.publish("toy")
+    site.write_index("toy")
     return tmp_path / "toy"
 
 
@@ -36,7 +36,7 @@ def make_pages(folder):
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
         (folder / f"{name}.html").write_text("<!-- 0 -->")
-    site.publish("toy")
+    site.write_index("toy")
 
 
 def seen(page, script, tmp_path):
@@ -80,9 +80,12 @@ def test_no_link_of_a_site_is_dead_though_no_page_is_made(folder):
 
 def test_a_page_that_is_made_is_not_written_over(folder):
     page = folder / "90_claims.html"
-    assert "not made yet" in page.read_text() and builder.divide(page)[1] == "promised"
+    assert (
+        "not made yet" in page.read_text()
+        and builder.divide_page(page)[1] == "promised"
+    )
     page.write_text("whole <!-- 0 -->")
-    site.publish("toy")
+    site.write_index("toy")
     assert page.read_text() == "whole <!-- 0 -->"
 
 
@@ -93,13 +96,13 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
     lines = csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())
     words = {paper: Counter() for paper in lists.PAPERS}
     for line in lines:
-        claim = lists.claims()[line["claim"]]
+        claim = lists.read_claims()[line["claim"]]
         is_once = line["profile"] == "mini" and not (line["same_as"] or line["beside"])
         if is_once and claim["role"] == "central" and claim["paper"] in words:
             words[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
         for word, count in words[paper].items():
-            assert f"{count} {verdicts.plural(word, count)}" in card, (paper, word)
+            assert f"{count} {verdicts.plural_of(word, count)}" in card, (paper, word)
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 
 
@@ -115,18 +118,20 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
     row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
     row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
     row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
-    bar = front.bar(row | {"no_effect": str(null), "printed": str(printed)})
+    bar = front.draw_bar(row | {"no_effect": str(null), "printed": str(printed)})
     assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn
 
 
 def test_pages_lead_to_the_next_and_the_one_before():
     names = front.order_pages("mini")
-    turns = {name: builder.neighbours(name, "mini") for name in names}
+    turns = {name: builder.find_neighbours(name, "mini") for name in names}
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]
     assert [behind or "" for _, behind in ends] == [*names[1:], ""]
-    assert turns[names[1]][0][1] == notebook.title(notebook.path_of(names[0]))
-    assert builder.neighbours("a_page_of_my_own", "mini") == []
+    assert turns[names[1]][0][1] == notebook.read_title(
+        notebook.path_of_notebook(names[0])
+    )
+    assert builder.find_neighbours("a_page_of_my_own", "mini") == []
 
 
 @BROWSER

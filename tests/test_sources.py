@@ -117,7 +117,7 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
 
     def told():
         forget()
-        return data.at_hand("glue", "SST-2")
+        return data.find_local_rows("glue", "SST-2")
 
     digest, names = told()
     assert digest == data.digest(data.splits("glue", "SST-2")) and names == [
@@ -141,7 +141,7 @@ def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(data, "at_hand", lambda *_: pytest.fail("looked for"))
+    monkeypatch.setattr(data, "find_local_rows", lambda *_: pytest.fail("looked for"))
     official = data.official_digests()["glue/SST-2"]
     assert data.describe("glue", "SST-2", 20)["digest"] == official
     (tmp_path / "glue").mkdir()
@@ -160,7 +160,7 @@ def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
     try:
-        assert data.at_hand(*key.split("/"))[0] == data.official_digests()[key]
+        assert data.find_local_rows(*key.split("/"))[0] == data.official_digests()[key]
     except FileNotFoundError as error:
         pytest.skip(str(error))
     finally:

@@ -14,10 +14,10 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search import grow as grown
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.grow import (
-    accepted,
     change,
     end,
     grow,
+    parse_if_valid,
     prefix,
     tree,
 )
@@ -83,7 +83,7 @@ def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
 def test_counts_of_many_layers_are_exact():
     space = Space("stage3", replace(BASE, layers=BASE.layers * 2))
     assert space.id_tuples() == 16**12
-    assert space.inside(space.draw(np.random.default_rng(0)))
+    assert space.is_in_window(space.draw(np.random.default_rng(0)))
 
 
 def test_sizes_are_those_of_all_choices():
@@ -138,7 +138,7 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     code."""
     roll, seed, tries = dice(3), prefix(language.parse(BERT)), 40_000
     changed = (change(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if accepted(tokens)]
+    found = [tokens for tokens in changed if parse_if_valid(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -167,10 +167,10 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         (f"x + {highest}", False),
         ("W1 x + W2 x", False),
     ):
-        assert bool(accepted(prefix(language.parse(text)))) == there
+        assert bool(parse_if_valid(prefix(language.parse(text)))) == there
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert accepted(prefix(language.parse(text)))
+            assert parse_if_valid(prefix(language.parse(text)))
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
@@ -212,7 +212,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
         net, kinds = space.draw(rng), Counter()
         for _ in range(40):
             other = space.mutate(net, rng)
-            assert space.inside(other)
+            assert space.is_in_window(other)
             changed = [
                 (a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b
             ]
@@ -236,11 +236,14 @@ def test_mutations_reach_all_networks_of_the_window_with_one_other_id():
 def test_what_is_evaluated_first():
     start = NETS["Search Stage 1"]
     plain = tuple(Layer(BERT, *id_) for id_ in ids_of(start))
-    assert Space("stage1", BASE, 15_000_000, 16_000_000).first() == [BASE]
-    assert Space("stage2", start).first() == [start, replace(start, layers=plain)]
-    assert Space("stage2", BASE).first() == [BASE]  # its own twin
+    assert Space("stage1", BASE, 15_000_000, 16_000_000).starting_networks() == [BASE]
+    assert Space("stage2", start).starting_networks() == [
+        start,
+        replace(start, layers=plain),
+    ]
+    assert Space("stage2", BASE).starting_networks() == [BASE]  # its own twin
     assert (
-        Space("stage1", BASE, 15_400_000, 16_000_000).first() == []
+        Space("stage1", BASE, 15_400_000, 16_000_000).starting_networks() == []
     )  # 15.339 M is below
 
 
@@ -306,7 +309,7 @@ def test_an_unknown_stage_is_refused():
     ],
 )
 def test_other_lists_are_no_formula(tokens):
-    assert tree(tokens) is None and accepted(tokens) is None
+    assert tree(tokens) is None and parse_if_valid(tokens) is None
 
 
 def test_ends_of_parts():
@@ -316,5 +319,5 @@ def test_ends_of_parts():
 
 def test_width_errors_are_no_formula():
     tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
-    assert accepted(tokens) and accepted(tokens, 96, 96, "truncate")
-    assert not accepted(tokens, 96, 48, "truncate")
+    assert parse_if_valid(tokens) and parse_if_valid(tokens, 96, 96, "truncate")
+    assert not parse_if_valid(tokens, 96, 48, "truncate")

@@ -12,7 +12,7 @@ from conftest import finetuned, losses_of, small_backbone
 from lib import data
 from lib.core.execute import execute
 from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.data import spans
 from lib.model import backbone
 from lib.model.parts import surgery
@@ -38,7 +38,7 @@ def told(task, **more):
 
 def tuned(inputs, task="SQuAD2", kind="hard", **more):
     spec = finetuned(DATA[task], replace(TRAIN, **more), inputs, kind)
-    return replace(spec, args=spec.args | plain(told(task))).with_seed(1)
+    return replace(spec, args=spec.args | to_plain_json(told(task))).with_seed(1)
 
 
 def ranked(teacher, task):
@@ -98,7 +98,11 @@ def test_what_is_kept_of_answers(name, task, runs):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
     model, tokenizer = backbone.load(run.model)
     rows, marks = heads.rows(
-        tokenizer, dev, data.described(DATA[task]), TRAIN.max_length, plain(SPAN)
+        tokenizer,
+        dev,
+        data.task_of_descriptor(DATA[task]),
+        TRAIN.max_length,
+        to_plain_json(SPAN),
     )
     assert np.array_equal(
         marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"]
@@ -136,7 +140,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
 
 def test_long_passages_are_read_in_windows(runs, store):
     spec = replace(
-        SMALL, args=SMALL.args | {"train": plain(replace(TRAIN, max_length=24))}
+        SMALL, args=SMALL.args | {"train": to_plain_json(replace(TRAIN, max_length=24))}
     )
     found = execute(spec, store)
     _, tokenizer = backbone.load(runs["two"].model)
@@ -147,7 +151,7 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 def test_distillation_on_augmented_rows(runs):
     lines = (runs["more"].model / "variants.jsonl").read_text().splitlines()
-    rows = [list(augment.expanded(json.loads(line))) for line in lines]
+    rows = [list(augment.expand_rows(json.loads(line))) for line in lines]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]
     assert runs["more"].arrays("rows")["counts"].tolist() == counts

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.core.names import Refused, known, stream
+from lib.core.names import Refused, check_name, stream
 from lib.core.options import Ghost, Numerics, Train
-from lib.core.spec import Output, Spec, canonical, from_json, plain
+from lib.core.spec import Output, Spec, canonical, from_json, to_plain_json
 from lib.core.steps import STEPS, TASK_TRAINING
-from lib.core.steps import function as function_of
+from lib.core.steps import function_of_step as function_of
 
 PRETRAIN = Spec(
     "pretrain",
@@ -86,9 +86,9 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
     spec = Spec(
         "distil", {"surgery": Output("importance", "plan")}, {"importance": finetune()}
     )
-    assert spec.resolved({"importance": {"plan": [1]}})["surgery"] == [1]
+    assert spec.resolve_outputs({"importance": {"plan": [1]}})["surgery"] == [1]
     with pytest.raises(KeyError, match="plan"):
-        spec.resolved({"importance": {"plans": 1}})
+        spec.resolve_outputs({"importance": {"plans": 1}})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
         (lambda: Spec("finetun"), "did you mean 'finetune'"),
         (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
         (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
-        (lambda: known("task", "cola", ["CoLA", "RTE"]), "did you mean 'CoLA'"),
+        (lambda: check_name("task", "cola", ["CoLA", "RTE"]), "did you mean 'CoLA'"),
         (lambda: PRETRAIN.with_seed(-1), "seed is -1"),
         (lambda: PRETRAIN.with_seed(True), "seed is True"),
         (lambda: finetune().name, "no seed"),
@@ -132,7 +132,7 @@ JSON = st.recursive(
 @given(st.dictionaries(NAMES, JSON, max_size=4))
 def test_identity_does_not_depend_on_the_order_of_keys(value):
     turned = dict(reversed(value.items()))
-    assert canonical(plain(value)) == canonical(plain(turned))
+    assert canonical(to_plain_json(value)) == canonical(to_plain_json(turned))
     assert (
         Spec("pretrain", {"model": value}).id == Spec("pretrain", {"model": turned}).id
     )

@@ -64,7 +64,7 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
 def small(whole, wanted):
     """A model of its own for a Net, with the weights that it inherits."""
     made = model(wanted, type(whole), seed=1)
-    supernet.inherit(made, whole)
+    supernet.inherit_weights(made, whole)
     return made
 
 
@@ -249,7 +249,10 @@ def test_inheritance_leaves_what_the_source_does_not_have():
     ):
         student = model(net(), cls, seed=1)
         before = getattr(student, head).weight.clone()
-        assert supernet.inherit(student, source) == [f"{head}.weight", f"{head}.bias"]
+        assert supernet.inherit_weights(student, source) == [
+            f"{head}.weight",
+            f"{head}.bias",
+        ]
         assert torch.equal(getattr(student, head).weight, before)
         query = "encoder.layer.0.attention.self.query.weight"
         assert torch.equal(student.bert.state_dict()[query], source.state_dict()[query])
@@ -260,7 +263,10 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
     student = model(net((BERT, 1, 1), (BERT, 1, 1), width=96, embedding="plain"))
     torch.manual_seed(3)
     source = transformers.BertModel(copy.deepcopy(student.config)).double().eval()
-    assert supernet.inherit(student, source) == ["classifier.weight", "classifier.bias"]
+    assert supernet.inherit_weights(student, source) == [
+        "classifier.weight",
+        "classifier.bias",
+    ]
     with torch.no_grad():
         mine, theirs = (
             m(**sentences()).last_hidden_state for m in (student.bert, source)
@@ -318,7 +324,7 @@ def test_raw_scores_are_those_that_the_softmax_sees(
     handle = layers(made)[0].register_forward_pre_hook(
         lambda _, given: inputs.append(given[0])
     )
-    with scores.watch(made) as seen:
+    with scores.watch_scores(made) as seen:
         watched = logits(made, batch)
     handle.remove()
     q, k = (
@@ -347,7 +353,7 @@ def plain_bert():
 
 def inherited(student, *source, **config):
     """Let a classifier for one Net inherit from that for another."""
-    return supernet.inherit(model(student), model(*source, **config))
+    return supernet.inherit_weights(model(student), model(*source, **config))
 
 
 @pytest.mark.parametrize(
@@ -389,7 +395,7 @@ def test_values_of_the_configuration():
 def test_scores_carry_gradients_and_dropout_stays(tiny, sentences):
     made = tiny()
     set_dropout(made, 0.5)
-    with scores.watch(made.train()) as seen:
+    with scores.watch_scores(made.train()) as seen:
         first, second = (made(**sentences()).logits for _ in range(2))
         assert not torch.allclose(first, second)
         seen[1].square().mean().backward()

@@ -13,8 +13,8 @@ from lib.stats.paired import (
     contrast,
     draw_weights,
     holm,
+    mean_over_seeds,
     paired_difference,
-    replicates,
     slope_weights,
     straighter_weights,
     weighted_score,
@@ -197,16 +197,18 @@ def test_slope_is_least_squares():
 
 def test_the_mean_of_replicates_has_students_interval():
     x = [0.2, 0.5, 0.3, 0.4]
-    e, test = replicates(x), sp.ttest_1samp(x, 0)
+    e, test = mean_over_seeds(x), sp.ttest_1samp(x, 0)
     assert (e.low, e.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
     assert e.p == pytest.approx(test.pvalue) and (e.mean, e.n_seeds) == (
         pytest.approx(0.35),
         4,
     )
-    coarse = replicates([2.0, 2.0, 2.0], resolution=1.0)  # a grid of 1 hides a spread
+    coarse = mean_over_seeds(
+        [2.0, 2.0, 2.0], resolution=1.0
+    )  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
-    assert replicates([2.0, 2.0]).p == 0 and replicates([0.0, 0.0]).p == 1
-    one = replicates([0.7])
+    assert mean_over_seeds([2.0, 2.0]).p == 0 and mean_over_seeds([0.0, 0.0]).p == 1
+    one = mean_over_seeds([0.7])
     assert (one.low, one.high, one.p, one.n_seeds) == (0.7, 0.7, 1.0, 1)
 
 
@@ -249,11 +251,12 @@ def test_the_interval_shuts_out_what_its_p_rejects():
     for value in (e.low, e.high):
         assert e.p_of(value) == pytest.approx(0.05)
     assert e.p_of(e.low - 1) < 0.05 < e.p_of(e.low + 0.1)
-    again = replicates([1.0, 2.0, 4.0])
+    again = mean_over_seeds([1.0, 2.0, 4.0])
     test = sp.ttest_1samp([1.0, 2.0, 4.0], 3.5)
     assert again.p_of(3.5) == pytest.approx(test.pvalue) and again.p_of(0.0) == again.p
     assert (
-        replicates([2.0, 2.0]).p_of(2.0) == 1 and replicates([2.0, 2.0]).p_of(3.0) == 0
+        mean_over_seeds([2.0, 2.0]).p_of(2.0) == 1
+        and mean_over_seeds([2.0, 2.0]).p_of(3.0) == 0
     )
 
 

@@ -14,7 +14,7 @@ from lib.core import paths
 from lib.core.execute import execute
 from lib.core.names import stream
 from lib.core.options import Distil, Ghost, Importance, Numerics, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import grammar
 from lib.model import backbone
@@ -23,7 +23,7 @@ from lib.model.taps import taps
 from lib.stats import metrics
 from lib.stats.cost import Shape, parameters
 from lib.train import loop, losses
-from lib.train.batches import collate, encode, order
+from lib.train.batches import collate, encode, order_batches
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(
@@ -35,7 +35,7 @@ SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
 DATA = data.describe("toy", "CoLA", ROWS, HELD_OUT)
 
 BACKBONE = small_backbone(TRAIN, layers=2)
-SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | plain(GHOST)]
+SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | to_plain_json(GHOST)]
 
 
 TEACHER = finetuned(DATA, TRAIN, {"start": BACKBONE}).with_seed(1)
@@ -157,7 +157,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     """The loss of an epoch that does not move the weights, computed again from the
     parts."""
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
-    told = {"train": plain(train), "distil": plain(Distil(mask))}
+    told = {"train": to_plain_json(train), "distil": to_plain_json(Distil(mask))}
     found = execute(replace(DISTILLED, args=DISTILLED.args | told), store)
     teacher, tokenizer = backbone.load(runs["teacher"].model)
     student, _ = backbone.load(runs["teacher"].model)
@@ -170,7 +170,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     )
     operate(student, SURGERY[1], seed=stream(1, "ghost"))
     rows, values = encode(tokenizer, data.load(DATA)["train"], 32), []
-    for chosen in order(rows.lengths(), 16, 1, 0):
+    for chosen in order_batches(rows.lengths(), 16, 1, 0):
         batch = collate(rows, chosen)
         with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
             student(**batch), teacher(**batch)

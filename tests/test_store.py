@@ -18,7 +18,7 @@ from filelock import Timeout
 from lib.core import disk, execute, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
-from lib.core.store import RunWriter, Store, alive, cost, locked, say
+from lib.core.store import RunWriter, Store, core_seconds, hold_lock, is_locked, say
 from lib.train.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
@@ -40,7 +40,7 @@ def elsewhere(store):
 
 def test_a_run_is_there_only_when_it_is_whole(store):
     assert store.lookup(SPEC)["state"] == "missing"
-    with locked(store.lock(SPEC)):
+    with hold_lock(store.lock(SPEC)):
         writer = RunWriter(store, SPEC, {}, keep=True)
         assert store.lookup(SPEC)["state"] == "running"
     assert (
@@ -99,7 +99,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine)
     with pytest.raises(FileNotFoundError, match="none.safetensors"):
         found.arrays("none")
-    assert [r.name for r in store.recorded()] == [
+    assert [r.name for r in store.list_records()] == [
         SPEC.name
     ] and found.origin == "record"
 
@@ -115,7 +115,7 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         torn[place] ^= 1
         path.write_bytes(bytes(torn))
         with pytest.raises(ValueError, match=f"{name} has another digest"):
-            run = store.recorded()[0]
+            run = store.list_records()[0]
             _ = run.metrics, run.arrays("predictions")
         assert elsewhere(store).find(SPEC) is None
 
@@ -195,7 +195,7 @@ def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
     assert store.find(SPEC) is None
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
     again = execute.execute(SPEC, store)
-    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.wrong(
+    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.damage_of_folder(
         again.folder
     )
     assert not {p.name for p in again.folder.iterdir()} & {"more", "more.json"}
@@ -246,7 +246,7 @@ def test_a_run_whose_folder_is_deleted_stops(store, anew):
     if anew:
         RunWriter(store, SPEC, {}, keep=True)
     for write in (
-        lambda: writer.tell("started"),
+        lambda: writer.write_state("started"),
         lambda: writer.save_arrays("x", y=np.zeros(1)),
         lambda: writer.seal({}, {}),
     ):
@@ -260,8 +260,8 @@ def test_a_run_whose_folder_is_deleted_stops(store, anew):
 def test_a_run_without_one_of_its_parts_is_damaged(store):
     run = finished(store)
     (run.folder / "spec.json").unlink()
-    disk.seal(run.folder)
-    assert store.find(SPEC) is None and SPEC in store.missing([SPEC])
+    disk.seal_folder(run.folder)
+    assert store.find(SPEC) is None and SPEC in store.missing_specs([SPEC])
 
 
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
@@ -287,8 +287,8 @@ from pathlib import Path
 from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
-print(json.dumps([paths.scrubbed(text) == text, [str(p) for p in paths.roots().values()],
-                  [os.environ.get(name) for name in paths.ROOTS], paths.scrubbed(sys.argv[1])]))
+print(json.dumps([paths.scrub_paths(text) == text, [str(p) for p in paths.list_roots().values()],
+                  [os.environ.get(name) for name in paths.ROOTS], paths.scrub_paths(sys.argv[1])]))
 """
 
 
@@ -327,8 +327,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from lib.core.store import locked
-with locked(Path(sys.argv[1])):
+from lib.core.store import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -339,15 +339,15 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     words = [sys.executable, "-c", HOLD, str(path)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
-    with pytest.raises(Timeout), locked(path, 0.2):
+    with pytest.raises(Timeout), hold_lock(path, 0.2):
         pass
-    assert alive(path)
+    assert is_locked(path)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not alive(path) and not path.exists()
+    assert not is_locked(path) and not path.exists()
     path.touch()  # of a process that was killed
-    with locked(path):
-        assert alive(path)
+    with hold_lock(path):
+        assert is_locked(path)
     assert not path.exists()
 
 
@@ -358,7 +358,7 @@ def test_a_run_that_another_process_makes_is_waited_for_and_told(
     held = threading.Event()
 
     def hold():
-        with locked(store.lock(SPEC)):
+        with hold_lock(store.lock(SPEC)):
             held.set()
             time.sleep(0.5)
 
@@ -385,6 +385,8 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
     assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
-    assert cost(run.status | {"core_seconds": 0.25}) == 0.25
+    assert core_seconds(run.status | {"core_seconds": 0.25}) == 0.25
     run.status.pop("core_seconds")
-    assert cost(run.status) == run.status["seconds"]  # of a time without core seconds
+    assert (
+        core_seconds(run.status) == run.status["seconds"]
+    )  # of a time without core seconds

@@ -8,22 +8,24 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lib.core.options import Ghost
-from lib.core.spec import plain
+from lib.core.spec import to_plain_json
 from lib.model import backbone
-from lib.model.cut import wide
+from lib.model.cut import count_parts
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.stats.cost import SHAPES, parameters
 
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
-CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | plain(GHOST)
+CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | to_plain_json(GHOST)
 HEADS, NEURONS = [[2, 7, 11], [4]], [[0, 5, 6, 95], [33]]
 KEEP = {"op": "keep", "heads": HEADS, "neurons": NEURONS}
 
 
 def random_scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    heads, neurons = (wide(layers(model)[0])[part] for part in ("heads", "neurons"))
+    heads, neurons = (
+        count_parts(layers(model)[0])[part] for part in ("heads", "neurons")
+    )
     return {
         "head_scores": torch.rand(2, heads, generator=generator),
         "neuron_scores": torch.rand(2, neurons, generator=generator),
@@ -259,7 +261,7 @@ def test_a_fitting_head_stays_and_another_is_refused(
 ):
     model, folder = operated(tiny("bert", labels=3), *ops), tmp_path / "model"
     backbone.save(model, tokenizer, folder)
-    again, _ = backbone.headed(folder, CLASSES, 3, 0.1, seed=5)
+    again, _ = backbone.load_with_head(folder, CLASSES, 3, 0.1, seed=5)
     assert torch.equal(logits(again.eval(), sentences()), logits(model, sentences()))
     assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     for head, said in (
@@ -267,14 +269,14 @@ def test_a_fitting_head_stays_and_another_is_refused(
         *([(SPANS, "the task needs a head for QuestionAnswering")] if ops else []),
     ):
         with pytest.raises(ValueError, match=said):
-            backbone.headed(folder, head, 2, 0.1, seed=5)
+            backbone.load_with_head(folder, head, 2, 0.1, seed=5)
 
 
 @pytest.mark.parametrize("head", [CLASSES, SPANS])
 def test_a_new_head_is_drawn_from_its_seed(family, head, tiny, tokenizer, tmp_path):
     backbone.save(tiny(family, masked_lm=True), tokenizer, tmp_path / "model")
     same, twin, other = (
-        backbone.headed(tmp_path / "model", head, 2, 0.0, seed)[0].state_dict()
+        backbone.load_with_head(tmp_path / "model", head, 2, 0.0, seed)[0].state_dict()
         for seed in (1, 1, 2)
     )
     assert all(torch.equal(same[k], twin[k]) for k in same)
@@ -390,7 +392,7 @@ def test_a_model_whose_weights_do_not_fit_is_refused(
         if head == "load":
             backbone.load(folder)
         else:
-            backbone.headed(folder, head, 2, 0.0, 0)
+            backbone.load_with_head(folder, head, 2, 0.0, 0)
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
@@ -417,7 +419,7 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json"):
-        backbone.headed(tmp_path, CLASSES, 2, 0.0, 0)
+        backbone.load_with_head(tmp_path, CLASSES, 2, 0.0, 0)
 
 
 def test_nothing_is_saved_where_nobody_needs_it(tiny, tokenizer, tmp_path):
@@ -469,7 +471,7 @@ def test_opening_and_saving_leave_the_logging_of_transformers(
     log.enable_progress_bar()
     try:
         backbone.save(tiny(), tokenizer, tmp_path / "model")
-        backbone.headed(tmp_path / "model", SPANS, 2, 0.0, seed=1)
+        backbone.load_with_head(tmp_path / "model", SPANS, 2, 0.0, seed=1)
         assert log.get_verbosity() == log.INFO and log.is_progress_bar_enabled()
     finally:
         log.set_verbosity(level)

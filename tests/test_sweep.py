@@ -17,7 +17,7 @@ from lib.cluster import executors, sweep
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import RunWriter, Store, cost
+from lib.core.store import RunWriter, Store, core_seconds
 from lib.report.tables import collect
 
 NUMERICS = Numerics("float32", 1)
@@ -51,7 +51,7 @@ def long(seed=0):
     return teacher(rows=2000, epochs=50).with_seed(seed)
 
 
-make = partial(sweep.make, workers=1)
+make = partial(sweep.make_runs, workers=1)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def done(store, spec, weights=True):
 
 
 def planned(specs, store):
-    return [spec.step for spec in store.missing(specs)]
+    return [spec.step for spec in store.missing_specs(specs)]
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
@@ -85,7 +85,7 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = store.missing([first, importance(teacher()).with_seed(0)])
+    again = store.missing_specs([first, importance(teacher()).with_seed(0)])
     assert [s.step for s in again] == ["finetune", "importance"] and again[
         first
     ] is True
@@ -158,7 +158,7 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
             pass
 
     monkeypatch.setattr("tqdm.std.tqdm", lambda **told: Bar(n=0.0, **told))
-    sweep.make([importance(teacher()).with_seed(0)], store, workers=1)
+    sweep.make_runs([importance(teacher()).with_seed(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
     assert texts[-1] == "3/3 runs" and {*texts} <= {f"{n}/3 runs" for n in range(4)}
@@ -171,7 +171,7 @@ def make_in_process(spec, runs, records):
 def process(spec, store):
     """A started process that makes a run."""
     about = {"target": make_in_process, "args": (spec, store.runs, store.records)}
-    made = executors.context().Process(**about)
+    made = executors.process_context().Process(**about)
     made.start()
     return made
 
@@ -253,26 +253,31 @@ def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
         teacher().with_seed(0),
         importance(teacher()).with_seed(0),
     )
-    assert clock.about([one]) == "time unknown" and clock.about([]) == "about 0 s"
+    assert (
+        clock.describe_time([one]) == "time unknown"
+        and clock.describe_time([]) == "about 0 s"
+    )
     for seconds in (3.0, 2.0, 40.0):
         noted(clock, one, seconds)
     assert (
-        clock.about([teacher(rows=96).with_seed(5)]) == "about 3 s"
+        clock.describe_time([teacher(rows=96).with_seed(5)]) == "about 3 s"
         and clock.median(ranks) is None
     )
     assert (
-        clock.about([one, ranks]) == "about 6 s"
-        and clock.about([one, ranks], 2) == "about 3 s"
+        clock.describe_time([one, ranks]) == "about 6 s"
+        and clock.describe_time([one, ranks], 2) == "about 3 s"
     )
     assert (
-        clock.about([one, ranks, ranks.with_seed(1)]) == "time unknown"
+        clock.describe_time([one, ranks, ranks.with_seed(1)]) == "time unknown"
     )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert (
         clock.median(Spec("finetune", other, {"start": BACKBONE}).with_seed(0)) is None
     )
     done(store, one)
-    assert sweep.Clock(store).median(one.with_seed(3)) == cost(store.find(one).status)
+    assert sweep.Clock(store).median(one.with_seed(3)) == core_seconds(
+        store.find(one).status
+    )
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):

@@ -12,7 +12,7 @@ from test_importance import batches, loss_of, rows
 
 from lib import data
 from lib.core.options import Distil, Importance, Numerics, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.methods import taylor_importance
 from lib.model import backbone
 from lib.model.parts import layers
@@ -195,5 +195,5 @@ def test_only_the_ranking_differs_from_width(anywhere):
     assert ours.args == theirs.args and one.inputs == two.inputs
     assert ours.inputs["start"].args == theirs.inputs["start"].args
     assert one.args["importance"] == two.args["importance"] | {"by": BY}
-    assert "by" not in plain(Importance("held_out", 8, 32))
+    assert "by" not in to_plain_json(Importance("held_out", 8, 32))
     assert frontier.flops("mini", name, 3) == frontier.flops("mini", "Width", 3)

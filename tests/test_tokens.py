@@ -24,7 +24,7 @@ def rows(count, seed=0):
 
 def test_rows_come_back_as_they_were(runs):
     found, wanted = (
-        tokens.cached("one", lambda: rows(2500), ("a", "b")),
+        tokens.cache_rows("one", lambda: rows(2500), ("a", "b")),
         list(rows(2500)),
     )
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
@@ -41,10 +41,10 @@ def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        tokens.cached("one", broken, ("a",))
+        tokens.cache_rows("one", broken, ("a",))
     assert list((runs / ".tokens" / "ids").iterdir()) == []
-    tokens.cached("one", lambda: iter([{"a": [1, 2]}]), ("a",))
-    assert tokens.cached("one", broken, ("a",))["a"][0].tolist() == [1, 2]
+    tokens.cache_rows("one", lambda: iter([{"a": [1, 2]}]), ("a",))
+    assert tokens.cache_rows("one", broken, ("a",))["a"][0].tolist() == [1, 2]
 
 
 def flipped(path, other):
@@ -68,23 +68,23 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     """Also a file whose size and time stay."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
-        tokens.cached(key, lambda seed=seed: rows(300, seed), ("a", "b"))
+        tokens.cache_rows(key, lambda seed=seed: rows(300, seed), ("a", "b"))
     names = (name.replace("one", key) for key in ("one", "two"))
     folders = (runs / ".tokens" / "ids" / key for key in ("one", "two"))
     there, other = (folder / each for folder, each in zip(folders, names, strict=True))
     DAMAGE[kind](there, other)
     calls = []
-    found = tokens.cached("one", lambda: calls.append(0) or rows(300), ("a", "b"))
+    found = tokens.cache_rows("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
-    assert not disk.wrong(there.parent)
+    assert not disk.damage_of_folder(there.parent)
 
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
     wanted = [row["a"] for row in rows(300)]
-    tokens.cached("two", lambda: rows(300, 1), ("a", "b"))
+    tokens.cache_rows("two", lambda: rows(300, 1), ("a", "b"))
     place = runs / ".tokens" / "ids"
     (place / "two").rename(place / "one")
-    found = tokens.cached("one", lambda: rows(300), ("a", "b"))
+    found = tokens.cache_rows("one", lambda: rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted
 
 
@@ -92,7 +92,7 @@ def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
-        found = tokens.cached(f"rows-{count}", lambda: made, ("a",))["a"]
+        found = tokens.cache_rows(f"rows-{count}", lambda: made, ("a",))["a"]
         assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(
             range(0, count, 97)
         )
@@ -113,15 +113,16 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [disk.remembered("what", [path], compute) for _ in range(3)]
+    found = [disk.remember_value("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert disk.remembered("what", [path], compute) == "other" and len(calls) == 2
+    assert disk.remember_value("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(
         ("{", note.read_text().replace("other", "otter")), 3
     ):
         note.write_text(damaged)
         assert (
-            disk.remembered("what", [path], compute) == "other" and len(calls) == number
+            disk.remember_value("what", [path], compute) == "other"
+            and len(calls) == number
         )

@@ -158,7 +158,7 @@ SAID = {
     "the dog in the park walked .": clause(
         Event("walk", Entity("dog", place=("in", Entity("park"))))
     ),
-    "the dog slept but the dog slept .": grammar.joined(
+    "the dog slept but the dog slept .": grammar.join_clauses(
         [clause(Event("sleep", DOG))] * 2
     ),
 }

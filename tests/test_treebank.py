@@ -79,9 +79,9 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
     assert max(treebank.depths(likes)) == 3
     assert treebank.shape(slept) == "nsubj root conj"
     assert treebank.shape(likes) == "nsubj cop root ccomp"
-    words, longer = treebank.inverted(slept)
+    words, longer = treebank.swap_clauses(slept)
     assert " ".join(words) == "She knows it , but the dogs slept ." and longer == 0
-    assert treebank.inverted(likes) is None
+    assert treebank.swap_clauses(likes) is None
 
 
 def subject(sentence):
@@ -136,7 +136,7 @@ def test_another_clause(tmp_path, ask, place, fields, expected):
 def test_inversion_keeps_the_capital_in_front_and_takes_whole_clauses(
     tmp_path, place, fields, text
 ):
-    found = treebank.inverted(
+    found = treebank.swap_clauses(
         parse(tmp_path, conllu(*changed(SLEPT, place, **fields)))[0]
     )
     assert (found and " ".join(found[0])) == text

@@ -12,12 +12,12 @@ from functools import cache
 import pytest
 
 from lib.claims import cells, checks, judging, lists
-from lib.claims.estimates import parts_of
+from lib.claims.estimates import select_rows_by_model
 from lib.core import paths
 from lib.core.store import Store
 from lib.papers import grids
 
-ROWS = {row["claim"]: row for row in lists.lines("unanswered")}
+ROWS = {row["claim"]: row for row in lists.read_list("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
@@ -26,7 +26,9 @@ TIED = "too many of the ranked scores are equal at mini"
 TASKS = {"SQuAD 1.1": "SQuAD1"} | {
     t: t for t in "CoLA MNLI MRPC QNLI QQP RTE STS-B".split()
 }
-LINES = {id: line for id, line in lists.claims().items() if line["role"] == "finding"}
+LINES = {
+    id: line for id, line in lists.read_claims().items() if line["role"] == "finding"
+}
 
 
 def made(line, scale):
@@ -36,16 +38,20 @@ def made(line, scale):
         return (
             judging.rows_of_pages(line["artefact"], scale) if line["artefact"] else []
         )
-    found = [row for page in pages for row in checks.made(page)]
+    found = [row for page in pages for row in checks.rows_at_paper(page)]
     return found + grids.searches_behind(found)
 
 
 def seeds(one, rows):
     """(how many seeds of its thinnest model a cell has, how many an answer takes), or
     None where a model has no rows. A cell of each task has those of its best task."""
-    rows = rows if one.measure else [row for row in rows if cells.scored(row["spec"])]
+    rows = (
+        rows
+        if one.measure
+        else [row for row in rows if cells.scores_examples(row["spec"])]
+    )
     by_task = defaultdict(list)
-    for _, part in parts_of(one, rows):
+    for _, part in select_rows_by_model(one, rows):
         if not part:
             return None
         ended = defaultdict(set)
@@ -78,9 +84,9 @@ def store():
 def measured(claim):
     """{cell: (its seeds, how many an answer takes)}, None for what mini does not
     make."""
-    line = lists.claims()[claim]
-    rows = judging.rows(line)
-    return {one.text: seeds(one, rows) for one in cells.parsed(line["cells"])}
+    line = lists.read_claims()[claim]
+    rows = judging.rows_of_claim(line)
+    return {one.text: seeds(one, rows) for one in cells.parse_cells(line["cells"])}
 
 
 def twin(claim, text):
@@ -88,7 +94,7 @@ def twin(claim, text):
     tasks."""
     told = {
         r["cell"]: r["same_as"]
-        for r in lists.lines(f"{LINES[claim]['paper']}/cells")
+        for r in lists.read_list(f"{LINES[claim]['paper']}/cells")
         if r["claim"] == claim
     }
     if not (other := told.get(text)):
@@ -117,7 +123,7 @@ def test_a_finding_without_an_answer_is_there_and_no_other(paper):
         if reason in (DULL, BUILT):
             assert enough, id
         elif reason == TIED:
-            (row,) = (r for r in judging.recorded() if r["claim"] == id)
+            (row,) = (r for r in judging.read_verdicts() if r["claim"] == id)
             assert enough and "scores differ" in row["reason"]
         elif reason == NONE:
             assert max(found)[0] == 0, id
@@ -143,13 +149,13 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
     for id in told:
         line, reason = LINES[id], ROWS[id]["reason"]
         paper, mini = (made(line, scale) for scale in ("paper", "mini"))
-        for one in cells.parsed(line["cells"]):
-            assert all(part for _, part in parts_of(one, paper)), id
+        for one in cells.parse_cells(line["cells"]):
+            assert all(part for _, part in select_rows_by_model(one, paper)), id
         if line["cells"] and "full pre-training" not in reason:
             parts = [
                 part
-                for one in cells.parsed(line["cells"])
-                for _, part in parts_of(one, mini)
+                for one in cells.parse_cells(line["cells"])
+                for _, part in select_rows_by_model(one, mini)
             ]
             assert not all(parts), id
         for name, task in TASKS.items():

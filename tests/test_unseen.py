@@ -68,7 +68,8 @@ def test_rows_that_share_are_left_out(texts, taken, count):
         if not any(share(texts[row], text) for text in texts[:taken])
     ]
     assert (
-        unseen.apart(rows, range(min(taken, len(texts))), rest, count) == wanted[:count]
+        unseen.select_apart(rows, range(min(taken, len(texts))), rest, count)
+        == wanted[:count]
     )
 
 
@@ -77,7 +78,7 @@ def test_each_side_of_a_pair_counts():
         ["one two three four five", "x", "far off", "also far"],
         ["y", "zero one two three four", "near by", "y"],
     )
-    assert unseen.apart(rows, [0], [1, 2, 3], 9) == [2]
+    assert unseen.select_apart(rows, [0], [1, 2, 3], 9) == [2]
     assert unseen.clusters(rows).tolist() == [0, 0, 1, 0]
 
 
@@ -107,7 +108,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         sentence(30, "c"),
         "x " + sentence(8, "b"),
     ]
-    found = unseen.judged(split(texts), split(["b1 b2 b3 b4", "alone"]))
+    found = unseen.judging_rows(split(texts), split(["b1 b2 b3 b4", "alone"]))
     assert found["judged"].tolist() == [2, 3, 4]
     assert (
         found["words"].tolist() == [4, 1, 1, 8, 9, 30, 9] and len(found["labels"]) == 5
@@ -120,7 +121,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         0,
     ]  # development rows are drawn with them
     pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
-    assert unseen.judged(pairs, split([]))["judged"].tolist() == [1]
+    assert unseen.judging_rows(pairs, split([]))["judged"].tolist() == [1]
 
 
 def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
@@ -129,7 +130,7 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
     first, second = sentence(9, "A"), sentence(9, "c2").upper()
     train = split([first, sentence(9, "x"), sentence(8, "d")], ["y", second, "z"])
     dev = split([sentence(9, "e"), "other"], [sentence(9, "D2"), "more"])
-    found = unseen.judged(rows, dev, train)
+    found = unseen.judging_rows(rows, dev, train)
     assert found["judged"].tolist() == [1, 3, 4]
     # equal texts make a cluster, and parts of them do not
     assert found["cluster"].tolist() == [0, 1, 2, 0, 0]
@@ -137,7 +138,11 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
 
 def test_a_descriptor_without_unseen_rows_is_what_it_was():
     described = data.describe("toy", "CoLA", 64, 32)
-    wanted = {"source": "toy", "task": "CoLA", "digest": data.at_hand("toy", "CoLA")[0]}
+    wanted = {
+        "source": "toy",
+        "task": "CoLA",
+        "digest": data.find_local_rows("toy", "CoLA")[0],
+    }
     assert described == wanted | {"rows": 64, "held_out": 32}
     assert "unseen" not in data.load(described)
 
@@ -194,7 +199,9 @@ def test_the_rest_of_the_training_rows(glue):
     assert len(there["unseen"]) == 10 and used.isdisjoint(there["unseen"].index)
     all_there = data.describe("glue", "SST-2", 20, 5, unseen=100)["unseen"]
     assert all_there["rows"] == 15
-    assert data.judging(described)["labels"].tolist() == there["unseen"].y.tolist()
+    assert (
+        data.judging_arrays(described)["labels"].tolist() == there["unseen"].y.tolist()
+    )
     for few in (
         dict(rows=10),
         dict(rows=4, held_out=2),
@@ -208,7 +215,7 @@ def test_official_unseen_rows(glue, task, first):
     described = data.describe("glue", task, unseen=2)
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
-    assert data.judging(described)["labels"].tolist() == found.y.tolist()
+    assert data.judging_arrays(described)["labels"].tolist() == found.y.tolist()
     assert data.describe("glue", task, 1, unseen=2)["unseen"] == described["unseen"]
 
 
@@ -260,13 +267,13 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
     described = data.describe("glue", "SST-2", 20, 5, unseen=10)
-    judging = data.judging(described)
+    judging = data.judging_arrays(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
     assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
     assert data.describe("glue", "SST-2", 20, 5, unseen=10) == described
-    for name, values in data.judging(described).items():
+    for name, values in data.judging_arrays(described).items():
         assert np.array_equal(values, judging[name])
     assert (
         "glue/SST-2" in data.official_digests()
@@ -281,10 +288,11 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
 ):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
-    with data.planning(look=False):
+    with data.allow_absent_data(look=False):
         assert data.describe("glue", "SST-2", 20)["digest"] == "0" * 16
     assert (
-        data.describe("glue", "SST-2", 20)["digest"] == data.at_hand("glue", "SST-2")[0]
+        data.describe("glue", "SST-2", 20)["digest"]
+        == data.find_local_rows("glue", "SST-2")[0]
     )
 
 
@@ -296,7 +304,7 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
     described = grids.dataset("mini", task)
-    told, found = described["unseen"], data.judging(described)
+    told, found = described["unseen"], data.judging_arrays(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
     assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
@@ -305,7 +313,7 @@ def test_committed_numbers(task, monkeypatch):
     ) == dev + len(judged)
     monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
-        wanted = data.judging(described)
+        wanted = data.judging_arrays(described)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert wanted.keys() == found.keys()
@@ -339,7 +347,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
-            last = search.searched("mini", search.LAST)
+            last = search.search_spec("mini", search.LAST)
             told += [search.rows("mini", *search.PART["mini"]), last.args["data"]]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
 
@@ -350,8 +358,8 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     rng = np.random.default_rng(classes)
     logits = rng.normal(size=(101, classes)).astype(np.float32)
     labels = rng.integers(classes, size=101)
-    kept = data.packed(tuple(map(str, range(classes))), logits)
-    said = data.unpacked(kept, 101)
+    kept = data.pack_predictions(tuple(map(str, range(classes))), logits)
+    said = data.unpack_predictions(kept, 101)
     assert np.array_equal(said, logits.argmax(1))
     assert (
         sum(values.nbytes for values in kept.values())
@@ -371,7 +379,9 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
 
 def test_scores_are_kept_as_they_are():
     scores = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float16)
-    assert np.array_equal(data.unpacked(data.packed((), scores), 50), scores[:, 0])
+    assert np.array_equal(
+        data.unpack_predictions(data.pack_predictions((), scores), 50), scores[:, 0]
+    )
 
 
 NUMERICS = Numerics("float32", 1)
@@ -406,9 +416,9 @@ def tuned(task, unseen=0):
 
 
 def test_what_is_kept_of_three_classes_is_the_class():
-    kept = data.packed(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
+    kept = data.pack_predictions(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
     assert kept["classes"].dtype == np.uint8
-    assert data.unpacked(kept, 4).tolist() == [2, 0, 1, 2]
+    assert data.unpack_predictions(kept, 4).tolist() == [2, 0, 1, 2]
 
 
 def untimed(run):
@@ -424,17 +434,17 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
     run, plain = make(tuned(task, unseen=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
-    kept = data.judging(run.spec["args"]["data"])
+    kept = data.judging_arrays(run.spec["args"]["data"])
     rows, count = kept["judged"], len(run.arrays("predictions")["labels"])
-    found = compare.judged(run, compare.Column("x", "x", "accuracy"))
+    found = compare.judged_rows(run, compare.Column("x", "x", "accuracy"))
     logits = run.arrays("predictions")["logits"]
     assert np.array_equal(logits, plain.arrays("predictions")["logits"])
     assert untimed(run) == untimed(plain)
     lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
-    said = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
+    said = data.unpack_predictions(run.arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
-    names = data.described(run.spec["args"]["data"]).metrics
+    names = data.task_of_descriptor(run.spec["args"]["data"]).metrics
     for name in names:
         column = compare.Column("x", "x", name)
         assert (
@@ -446,7 +456,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
         )
         joint = metrics.score(name, found["said"], found["labels"])
         assert compare.score(run, column) == pytest.approx(joint, abs=1e-12)
-        assert compare.development(run, column) == run.metrics[name]
+        assert compare.development_score(run, column) == run.metrics[name]
         assert compare.score(plain, column) == run.metrics[name]
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
@@ -455,7 +465,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     )
     of = {task: (compare.Column(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-    [pair] = compare.aligned(
+    [pair] = compare.align_rows(
         a, b, of, spared=(True, True)
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
@@ -466,7 +476,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-        compare.aligned(a, b, of, spared=(True, True))
+        compare.align_rows(a, b, of, spared=(True, True))
 
 
 @cache
@@ -475,7 +485,7 @@ def recorded():
     return [
         row
         for id in ("G1", "N1")
-        for row in source.rows(lists.claims()[id], seeds=(10,))
+        for row in source.rows_of_claim(lists.read_claims()[id], seeds=(10,))
     ]
 
 
@@ -492,13 +502,13 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
         axis=1, how="all"
     )
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
-        points = compare.points(part, of).set_index("model")
-        e = paired.paired_difference(compare.pairs(part, method, baseline, of))
+        points = compare.scores_in_points(part, of).set_index("model")
+        e = paired.paired_difference(compare.pair_columns(part, method, baseline, of))
         gap = points["score"][method] - points["score"][baseline]
         assert gap == pytest.approx(e.mean, abs=1e-9)
         alone = points["development"][method] - points["development"][baseline]
         assert alone != pytest.approx(gap, abs=1e-6)
-    table = compare.by_task(frame, of, "here")
+    table = compare.table_by_task(frame, of, "here")
     titles = [
         ("here", of[task][0].title),
         ("here", f"{of[task][0].title}, {compare.ALONE}"),
@@ -553,7 +563,7 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     """A made-up run with development rows alone makes a pair of these."""
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
-    found = compare.judged(holding(arrays), compare.Column("x", "x", "accuracy"))
+    found = compare.judged_rows(holding(arrays), compare.Column("x", "x", "accuracy"))
     assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(
         range(6)
     )

@@ -15,11 +15,11 @@ from safetensors.numpy import load, save
 from lib import data
 from lib.__main__ import COMMANDS, main
 from lib.claims import committed, notebook, verify
-from lib.claims.cells import cell
+from lib.claims.cells import parse_cell
 from lib.claims.words import Result, Verdict
 from lib.core import paths
-from lib.core.disk import seal, write_json
-from lib.core.names import Refused, one_line
+from lib.core.disk import seal_folder, write_json
+from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -34,7 +34,7 @@ NAME = "finetune-000000000000/10"
 def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
-    monkeypatch.setattr(verify.planned, "lines", lambda profile: [])
+    monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
     run, described = tmp_path / "run", data.describe("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def records(tmp_path, monkeypatch):
     told = {"spec": spec, "status": {"state": "finished", "seconds": 1.0}, "env": {}}
     for name, value in (told | {"metrics": scores | {"tokens": 7}}).items():
         write_json(run / f"{name}.json", value)
-    seal(run)
+    seal_folder(run)
     for name in (NAME, "latency-000000000000/10"):
         shutil.copytree(run, tmp_path / "records" / name)
     (tmp_path / "README.md").write_text("none")
@@ -60,16 +60,16 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     rows = [Row(SPEC, task="RTE", m=3, seed=10, more=[1])]
     page = notebook.Path("some_page.ipynb")
-    monkeypatch.setattr(notebook, "find", lambda *_: [page])
+    monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
-        notebook, "planned", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
+        notebook, "make_grids", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
     )
-    monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
-    monkeypatch.setattr(verify.judging, "rows", lambda claim: grid((10,)))
-    monkeypatch.setattr(verify.judging, "judged", judged)
+    monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
+    monkeypatch.setattr(verify.judging, "rows_of_claim", lambda claim: grid((10,)))
+    monkeypatch.setattr(verify.judging, "judge_claims", judged)
     monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
     monkeypatch.setattr(
-        verify.judging, "posted", lambda text, found: f"{len(found)} claims"
+        verify.judging, "fill_readme", lambda text, found: f"{len(found)} claims"
     )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
@@ -84,14 +84,14 @@ def grid(seeds):
 
 def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
-    values = [run.metrics["tokens"] for run in store.recorded()]
+    values = [run.metrics["tokens"] for run in store.list_records()]
     e = Estimate(
         sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
     )
     told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
-    one = Result("G1", cell("a > b"), "RTE", e, len(values), len(values), **told)
+    one = Result("G1", parse_cell("a > b"), "RTE", e, len(values), len(values), **told)
     few = replace(
-        one, cell=cell("c > d"), estimate=None, done=0, printed=None, holm=None
+        one, cell=parse_cell("c > d"), estimate=None, done=0, printed=None, holm=None
     )
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {
@@ -107,7 +107,7 @@ def body(records, part, change, sign=True):
     change(told)
     file.write_text(json.dumps(told))
     if sign:
-        seal(records / NAME)
+        seal_folder(records / NAME)
 
 
 def arrays(records, change):
@@ -116,7 +116,7 @@ def arrays(records, change):
     there = load(file.read_bytes())
     change(there)
     file.write_bytes(save(there))
-    seal(records / NAME)
+    seal_folder(records / NAME)
 
 
 def flipped(there):
@@ -169,7 +169,7 @@ DAMAGE = {
     "status gone": lambda at: (at / NAME / "status.json").unlink(),
     "failed": lambda at: body(at, "status", lambda b: b.update(state="failed")),
     "arrays gone": lambda at: (at / NAME / ARRAYS).unlink(),
-    "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal(at / NAME)),
+    "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal_folder(at / NAME)),
     "arrays bit": lambda at: bit(at / NAME / ARRAYS),
     "no predictions": lambda at: arrays(
         at, lambda a: (a.clear(), a.update(x=np.ones(1)))
@@ -341,11 +341,11 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     stores = []
     monkeypatch.setattr(
         verify.judging,
-        "judged",
+        "judge_claims",
         lambda *args, store=None, **_: stores.append(store) or {},
     )
-    monkeypatch.setattr(verify.judging, "posted", lambda readme, found: readme)
-    verify.made(Store())
+    monkeypatch.setattr(verify.judging, "fill_readme", lambda readme, found: readme)
+    verify.make_tables(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
@@ -362,7 +362,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
-    (tmp_path / "files.csv").write_text("".join(committed.seen()))
+    (tmp_path / "files.csv").write_text("".join(committed.list_digests()))
     told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
@@ -372,7 +372,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
             continue
         assert main(["plan"]) == 2
         first, *lines = capsys.readouterr().err.splitlines()
-        assert first.startswith(f"error: {one_line(error)}")
+        assert first.startswith(f"error: {error_in_one_line(error)}")
         assert [line[: len(told)] for line in lines] == [told] * (text == "a,2\n")
 
 
@@ -383,7 +383,7 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
         {"data": data.describe("toy", "RTE", 40)},
     ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
-        assert verify.recomputed(run) == {}
+        assert verify.recompute_metrics(run) == {}
 
 
 def test_no_data_are_looked_at(monkeypatch, tmp_path):
@@ -394,7 +394,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
         data.describe("glue", "RTE")
-    with data.planning(look=False):
+    with data.allow_absent_data(look=False):
         wanted = data.official_digests()["glue/RTE"]
         assert data.describe("glue", "RTE")["digest"] == wanted
         assert backbone("paper").args["digest"] == "absent"
@@ -403,8 +403,8 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
 
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
-    with data.planning(look=False):
-        found = verify.runs(Store())
+    with data.allow_absent_data(look=False):
+        found = verify.list_run_lines(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]
     assert set(map(tuple, committed)) == set(found) and len(committed) == len(found)
@@ -412,4 +412,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.wrong(Store(records=paths.DATA / "records")) == []
+    assert verify.find_faults(Store(records=paths.DATA / "records")) == []

@@ -25,7 +25,7 @@ from lib import data
 from lib.core import paths
 from lib.core.execute import execute
 from lib.core.options import Numerics, Span, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import texts
 from lib.model import backbone, supernet
@@ -39,7 +39,7 @@ from lib.papers.efficientbert.similarity import cka, divergence
 from lib.stats import metrics
 from lib.train import heads, loop
 from lib.train.batches import collate, encode
-from lib.train.matching import projected
+from lib.train.matching import make_projection
 from lib.train.steps import latency as timing
 
 PAPER = Warmup(attention="scores", projection="shared", zero=True)
@@ -96,7 +96,7 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
 def matched(student, teacher, options, batch):
     """The parts of the loss of one batch, its rows being all labelled 0."""
     labels = torch.zeros(len(batch["input_ids"])) if options.prediction else None
-    with students.distilling(student, teacher, options, NUMERICS, labels) as loss:
+    with students.distil_objective(student, teacher, options, NUMERICS, labels) as loss:
         return loss(batch, range(len(batch["input_ids"])))
 
 
@@ -107,7 +107,7 @@ def test_the_whole_loss_on_models(tiny, sentences):
     student = supernet.build(
         net(), transformers.BertForSequenceClassification, tiny().config
     )
-    student.projection = projected(24, 48)
+    student.projection = make_projection(24, 48)
     teacher = tiny()
     parts = matched(student, teacher, replace(TOY, prediction=0.5), sentences())
     parts["loss"].backward()
@@ -139,12 +139,14 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     low = parameters(net((BERT, 1, 1), (BERT, 1, 2)), "with projection", **tables)
     high = parameters(net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables)
     shared = Shared((low, high), CHOICES)
-    drawn = [students.part(whole, shared, 0, step, **tables) for step in range(300)]
+    drawn = [
+        students.draw_part(whole, shared, 0, step, **tables) for step in range(300)
+    ]
     assert drawn == [
-        students.part(whole, shared, 0, step, **tables) for step in range(300)
+        students.draw_part(whole, shared, 0, step, **tables) for step in range(300)
     ]
     assert drawn != [
-        students.part(whole, shared, 1, step, **tables) for step in range(300)
+        students.draw_part(whole, shared, 1, step, **tables) for step in range(300)
     ]
     assert all(
         low <= parameters(part, "with projection", **tables) <= high for part in drawn
@@ -152,7 +154,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
-        students.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.draw_part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
 # ---- text ----
@@ -160,7 +162,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
 def library(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    texts.first.cache_clear()
+    texts.digest_first.cache_clear()
     (tmp_path / "wikipedia").mkdir()
     (tmp_path / "books").mkdir()
     pages = "\n\n".join(
@@ -172,7 +174,7 @@ def library(tmp_path, monkeypatch):
         "\n".join(f"word{i} ." for i in range(30))
     )
     yield tmp_path
-    texts.first.cache_clear()
+    texts.digest_first.cache_clear()
 
 
 def test_documents_and_digests_of_text(library):
@@ -193,11 +195,11 @@ def test_documents_and_digests_of_text(library):
         10,
         2,
     ]
-    texts.first.cache_clear()
+    texts.digest_first.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
     assert texts.describe("wikipedia", 2) == told  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
-    texts.first.cache_clear()
+    texts.digest_first.cache_clear()
     with pytest.raises(
         ValueError, match="the text of wikipedia has digest .*put the same data back"
     ):
@@ -422,7 +424,9 @@ def test_predictions_are_those_of_the_saved_model(runs):
     )
     assert "unseen.matthews" in told
     assert runs["final"].arrays("predictions_unseen").keys() == {"bits"}
-    again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)
+    again, _ = heads.network(
+        runs["final"].model, data.task_of_descriptor(DATA["CoLA"]), 0.1, 0
+    )
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
 
 
@@ -458,13 +462,13 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     """One step, computed again by hand; networks out of its part stay where they
     were."""
-    once = plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))
+    once = to_plain_json(replace(TRAIN, epochs=1, batch=500, dropout=0.0))
     run = execute(replace(SHARED, args=SHARED.args | {"train": once}), store, keep=True)
     assert run.metrics["steps"] == 1
     start, tokenizer = backbone.load(runs["whole"].model)
     teacher, _ = backbone.load(runs["backbone"].model)
     kept = load_file(runs["whole"].model / students.PROJECTION)
-    start.projection = projected(24, 48)
+    start.projection = make_projection(24, 48)
     start.projection.load_state_dict(
         {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
     )

@@ -342,13 +342,13 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
 
 
 def result(low, high, text="a > b", seeds=3, **more):
-    from lib.claims.cells import cell
+    from lib.claims.cells import parse_cell
     from lib.claims.words import Result
     from lib.stats.paired import Estimate
 
     e = Estimate((low + high) / 2, low, high, seeds, 1, 1.0, 0.04, freedom=4.0)
     told = {"sentence": f"{text}, {low} to {high}", "short": text, "holm": 0.01} | more
-    return Result("G1", cell(text), "SST-2", e, seeds, seeds, **told)
+    return Result("G1", parse_cell(text), "SST-2", e, seeds, seeds, **told)
 
 
 RESULTS = [
@@ -377,13 +377,13 @@ def made():
     from lib.report import artefact, verdicts
 
     verdict = Verdict("G1", tuple(RESULTS), "a | b", "mini", "finding")
-    told = [verdicts.plain(verdict) | {"leading": True}]
+    told = [verdicts.verdict_to_json(verdict) | {"leading": True}]
     more = {"deviations": {}, "id": "x", "counted": "", "folder": "", "judged": []}
     text = artefact.END.render(more | {"verdicts": told})
     with io.StringIO() as file:
         table = csv.writer(file)
         table.writerow(judging.HEAD)
-        table.writerows(judging.lines({"G1": verdict}))
+        table.writerows(judging.verdict_lines({"G1": verdict}))
         file.seek(0)
         return text, list(csv.DictReader(file))
 

@@ -23,9 +23,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from lib import data
 from lib.cluster import sweep
 from lib.core import paths
-from lib.core.spec import Spec, ancestry
+from lib.core.spec import Spec, find_ancestors
 from lib.core.store import Run, Store
-from lib.core.store import cost as seconds
+from lib.core.store import core_seconds as seconds
 from lib.data import Split, unseen
 from lib.model import backbone, parts
 from lib.papers import grids, published
@@ -35,7 +35,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.stats import metrics
 from lib.train import heads, loop
 from lib.train.batches import collate, encode
-from lib.train.steps.bag_of_words import counts
+from lib.train.steps.bag_of_words import count_word_forms
 
 SEED, MOST, RATIO = 90, 2000, 0.3
 NEAR, MENDED = 0.9, 1.10  # A level and a loss have to be so near.
@@ -112,18 +112,20 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
             ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed),
         )
         for m, name in product((3, 1), ("Prune", "Ghost")):
-            module = ghostbert.ghost("base") if name == "Ghost" else None
-            spec = ghostbert.labelled(*at, m, module).with_seed(seed)
+            module = ghostbert.ghost_options("base") if name == "Ghost" else None
+            spec = ghostbert.student_on_labels(*at, m, module).with_seed(seed)
             yield Trial(f"{name}, labels twice {m}/12", spec)
     elif setting in SEARCH:
-        yield Trial("30 % NAS", nas.pruned(*at, ratio=RATIO).with_seed(seed))
+        yield Trial("30 % NAS", nas.pruned_spec(*at, ratio=RATIO).with_seed(seed))
         yield Trial("30 % Random", nas.random(*at, ratio=RATIO).with_seed(seed))
         sized = nas.random(*at, ratio=RATIO, sized=True).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)
     else:
-        yield Trial("BERMo", bermo.pruned(*at, "BERMo", share=0.1).with_seed(seed))
+        yield Trial("BERMo", bermo.pruned_spec(*at, "BERMo", share=0.1).with_seed(seed))
         yield Trial(
-            "BERT", bermo.pruned(*at, "BERT", share=0.1).with_seed(seed), may_fail=True
+            "BERT",
+            bermo.pruned_spec(*at, "BERT", share=0.1).with_seed(seed),
+            may_fail=True,
         )
 
 
@@ -183,7 +185,7 @@ def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
     """Return the score of a linear model over word counts, as the step of this name
     fits it."""
     counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
-    both = (counts(counter, part) for part in (train, split))
+    both = (count_word_forms(counter, part) for part in (train, split))
     return linear(task, next(both), train, next(both), split)
 
 
@@ -210,7 +212,9 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
     """
     if split.b is None:
         return -1.0
-    model, tokenizer = backbone.load(data.locate(grids.CHECKPOINTS["base"]["bert"]))
+    model, tokenizer = backbone.load(
+        data.locate_checkpoint(grids.CHECKPOINTS["base"]["bert"])
+    )
     train = train.take(np.arange(min(1000, len(train))))
     near = [
         (vectors(model, tokenizer, part.a) * vectors(model, tokenizer, part.b)).sum(1)
@@ -239,7 +243,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         "chance": 100 * least,
     }
     line["core_seconds"] = sum(
-        cost(store, each) for each in {trial.spec, *ancestry([trial.spec])}
+        cost(store, each) for each in {trial.spec, *find_ancestors([trial.spec])}
     )
     faults = {"at chance": answers < 2 or score < least + margin}
     if trial.is_whole:
@@ -272,7 +276,7 @@ def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, 
     encoded, _ = heads.rows(
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )
-    logits = loop.predict(model, encoded, loop.options(spec.args["numerics"]))
+    logits = loop.predict(model, encoded, loop.read_numerics(spec.args["numerics"]))
     said = logits.argmax(1) if task.labels else logits[:, 0]
     return float(metrics.score(task.metrics[0], said, split.y)), len(np.unique(said))
 
@@ -324,7 +328,7 @@ def attempt(
     """
     store = Store()
     for model in models:
-        lost = sweep.make(needed(model), store, keep=True)
+        lost = sweep.make_runs(needed(model), store, keep=True)
         if lost:
             raise SystemExit(f"not made: {lost}")
         line = judge(model, store)

@@ -17,7 +17,7 @@ from trials import add_line, attempt, scored
 from lib import data
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.store import cost as seconds
+from lib.core.store import core_seconds as seconds
 from lib.data import unseen
 from lib.papers import grids
 from lib.papers.ghostbert import recipes as ghostbert
@@ -90,7 +90,7 @@ def rows(task: str) -> data.Split:
         or described["rows"] + described["held_out"]
     )
     every = data.one_split("glue", task, "train")
-    left = every.take(np.sort(data.permuted(every)[first:]))
+    left = every.take(np.sort(data.permute_rows(every)[first:]))
     there = data.load(described)
     free = ~np.isin(left.index, there["unseen"].index) if task == "SST-2" else True
     return left.take(np.flatnonzero(free & (unseen.words(left) >= unseen.LONG))[:MOST])

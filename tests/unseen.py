@@ -38,7 +38,7 @@ def note(name, task, unseen, beside=0, words=0):
     (lib.data.describe)."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.describe(name, task, beside or None, **fixed)
-    told, arrays = described["unseen"], dict(data.judging(described))
+    told, arrays = described["unseen"], dict(data.judging_arrays(described))
     for key, values in arrays.items():
         if values.dtype.kind == "i":
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))

@@ -46,7 +46,10 @@ def main() -> None:
         rows = data.load(grids.dataset("mini", "STS-B"))
         for split in ("dev", "unseen"):
             part = rows[split]
-            a, b = (vectors(data.locate(name), texts) for texts in (part.a, part.b))
+            a, b = (
+                vectors(data.locate_checkpoint(name), texts)
+                for texts in (part.a, part.b)
+            )
             cosine = (
                 (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
             )

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from lib.claims.measures import MEASURES
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.stats import compare, paired
@@ -63,9 +63,11 @@ class CellForm:
 
     models: tuple[Model, ...]
 
-    def parts(self, rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    def group_rows(
+        self, rows: Sequence[Mapping[str, Any]]
+    ) -> list[list[Mapping[str, Any]]]:
         """Return [the rows that fit a model] for each model of this CellForm."""
-        return [[row for row in rows if fits(row, *model)] for model in self.models]
+        return [[row for row in rows if row_fits(row, *model)] for model in self.models]
 
 
 @dataclass(frozen=True)
@@ -98,25 +100,25 @@ class Cell:
 
     def names(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row of a grid is one of those that the Cell compares."""
-        can_count = self.measure or scored(row["spec"])
-        return bool(can_count) and any(fits(row, *model) for model in self.models)
+        can_count = self.measure or scores_examples(row["spec"])
+        return bool(can_count) and any(row_fits(row, *model) for model in self.models)
 
 
-def labelled(row: Mapping[str, Any]) -> str | None:
+def label_of_row(row: Mapping[str, Any]) -> str | None:
     """Return the label of a row of a grid: its model or, without one, its network."""
     return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
 
 
-def fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
+def row_fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
     """Return whether a row has a label, or a recipe of this name, and the values of a
     place."""
-    return label in ("*", labelled(row), row.get("recipe")) and all(
-        any(same(row.get(key), value) for value in values.split("/"))
+    return label in ("*", label_of_row(row), row.get("recipe")) and all(
+        any(means_value(row.get(key), value) for value in values.split("/"))
         for key, values in where
     )
 
 
-def same(value: Any, text: str) -> bool:
+def means_value(value: Any, text: str) -> bool:
     """Return whether a value is meant by a text. A DataFrame may have turned 3 into
     3.0."""
     if value is None or value != value:
@@ -126,7 +128,7 @@ def same(value: Any, text: str) -> bool:
     )
 
 
-def places(text: str | None) -> Place:
+def parse_place(text: str | None) -> Place:
     """Return the place of a text such as "m=3, task=CoLA"."""
     items = [item.partition("=") for item in (text or "").split(", ") if item]
     return tuple(
@@ -135,7 +137,7 @@ def places(text: str | None) -> Place:
     )
 
 
-def form(text: str, where: Place) -> CellForm:
+def parse_form(text: str, where: Place) -> CellForm:
     """Return the CellForm of "A [m=3]" or "A over B [m=3]". Only the last model needs a
     place."""
     models = [
@@ -145,16 +147,16 @@ def form(text: str, where: Place) -> CellForm:
     ]
     return CellForm(
         tuple(
-            (label, (*places(place or models[-1][1]), *where))
+            (label, (*parse_place(place or models[-1][1]), *where))
             for label, place in models
         )
     )
 
 
-def side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
+def parse_side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
     """Return [(weight, CellForm), ...] of one side of a cell."""
     parts = text.split(" | ")
-    forms = [form(part, where) for part in parts]
+    forms = [parse_form(part, where) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
@@ -162,19 +164,19 @@ def side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
 
 
 @cache
-def parsed(text: str) -> list[Cell]:
+def parse_cells(text: str) -> list[Cell]:
     """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be
     read."""
-    return [cell(part) for part in text.split("; ") if part]
+    return [parse_cell(part) for part in text.split("; ") if part]
 
 
-def cell(text: str) -> Cell:
-    """Return the Cell of one text, as `parsed` does for several."""
+def parse_cell(text: str) -> Cell:
+    """Return the Cell of one text, as `parse_cells` does for several."""
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {text!r}: expected {how}")
-    what, right, where = hit["what"] or "", hit["right"], places(hit["where"])
+    what, right, where = hit["what"] or "", hit["right"], parse_place(hit["where"])
     measure, about, slope = "", "", "per doubling"
     if what in WEIGHTS:
         slope = what
@@ -188,14 +190,14 @@ def cell(text: str) -> Cell:
         sides.append((-1, right))
     weights: dict[CellForm, float] = defaultdict(float)
     for sign, operand in sides:
-        for weight, one in side(operand, where, slope):
+        for weight, one in parse_side(operand, where, slope):
             weights[one] += sign * weight
     high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
     terms = tuple((weight, one) for one, weight in weights.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
-        known("measure", measure, MEASURES)
+        check_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
         raise Refused(
             f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
@@ -205,7 +207,7 @@ def cell(text: str) -> Cell:
     )
 
 
-def scored(spec: Spec) -> bool:
+def scores_examples(spec: Spec) -> bool:
     """Return whether the step of a Spec scores examples, so that models can be paired
     on them."""
     return spec.step in compare.SCORED
@@ -214,7 +216,7 @@ def scored(spec: Spec) -> bool:
 def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     """Return the rows of grids that some Cells name, each label and Spec once."""
     selected = {
-        (labelled(row), row["spec"]): row
+        (label_of_row(row), row["spec"]): row
         for row in rows
         if any(cell.names(row) for cell in cells)
     }

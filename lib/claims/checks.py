@@ -21,33 +21,33 @@ from lib import data
 from lib.claims import lists
 from lib.core import options
 from lib.core.names import Refused
-from lib.core.papers import collect
+from lib.core.papers import collect_modules
 from lib.core.rows import Row
-from lib.core.spec import ancestry
+from lib.core.spec import find_ancestors
 from lib.stats import cost
 
 # Specs omit default values. A setting that is missing there is looked up in the class
 # of options of its section; the section of ghosts is called `surgery`.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
-for _module in (options, *collect("options").values()):
+for _module in (options, *collect_modules("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
 
-def effects(claim: str) -> dict[tuple[str, str], float]:
+def printed_effects(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): value} that the paper prints for the cells of a claim.
 
     A row of `effects.csv` has one formula for several tasks, with "{task}" in it. The
     mean over tasks is named by all of them, in order, with "/" between them. So it
     stands beside the measured mean over these tasks alone."""
-    paper, values = lists.claims()[claim]["paper"], {}
-    for row in (row for row in lists.lines("effects") if row["claim"] == claim):
+    paper, values = lists.read_claims()[claim]["paper"], {}
+    for row in (row for row in lists.read_list("effects") if row["claim"] == claim):
         for task in row["tasks"].split("; "):
-            printed, _ = value(paper, row["formula"].replace("{task}", task))
+            printed, _ = evaluate_formula(paper, row["formula"].replace("{task}", task))
             values[row["cell"], task] = float(printed)
     return values
 
 
-def number(text: str) -> Fraction | str | None:
+def parse_number(text: str) -> Fraction | str | None:
     """Return the exact number that a text is, None for an empty cell, else the text
     itself."""
     try:
@@ -56,7 +56,7 @@ def number(text: str) -> Fraction | str | None:
         return None if text in ("", "-") else text
 
 
-def rounded(value: float | Fraction, digits: int) -> Fraction:
+def round_half_away(value: float | Fraction, digits: int) -> Fraction:
     """Return a value rounded to some digits, a half away from zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
@@ -71,7 +71,7 @@ class Cells:
         self.given: dict[tuple[str, str, int], str] = {}
 
     def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-        rows = list(enumerate(lists.lines(f"{self.paper}/{table}")))
+        rows = list(enumerate(lists.read_list(f"{self.paper}/{table}")))
         for key, column in zip(keys, rows[0][1], strict=False):
             exact = [row for row in rows if row[1][column] == key]
             rows = exact or [
@@ -85,7 +85,7 @@ class Cells:
         """Return the values of a column in all rows that the keys name."""
         rows = self.rows(table, keys)
         self.given |= {(table, column, i): line[column] for i, line in rows}
-        return [number(line[column]) for _, line in rows]
+        return [parse_number(line[column]) for _, line in rows]
 
     def cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
         """Return the value of a column in the one row that the keys name."""
@@ -95,7 +95,7 @@ class Cells:
     def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
         """Return the values of one row in the columns of a span "A:B"; empty cells are
         left out."""
-        names = list(lists.lines(f"{self.paper}/{table}")[0])
+        names = list(lists.read_list(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
@@ -106,7 +106,7 @@ class Cells:
         A line of `settings.csv` has a printed cell, for some the row it is multiplied
         by, and the place of the setting in the Specs (see `setting`). The printed value
         `is` the only one there, or is `among` several."""
-        lines = lists.lines(f"{self.paper}/settings")
+        lines = lists.read_list(f"{self.paper}/settings")
         return all([self.is_run(line) for line in lines if line["claim"] == claim])
 
     def is_run(self, line: Mapping[str, str]) -> bool:
@@ -126,7 +126,7 @@ class Cells:
         span."""
         keys = [
             list(line.values())[:labels]
-            for line in lists.lines(f"{self.paper}/{table}")
+            for line in lists.read_list(f"{self.paper}/{table}")
         ]
         parts = [
             (key, self.cell(table, average, *key), self.row(table, span, *key))
@@ -135,7 +135,7 @@ class Cells:
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
         # pyrefly: ignore[bad-argument-type, bad-specialization]  Cells are numbers.
-        means = [rounded(statistics.mean(part), 1) for *_, part in rows]
+        means = [round_half_away(statistics.mean(part), 1) for *_, part in rows]
         pairs = zip(rows, means, strict=True)
         return [key for (key, printed, _), mean in pairs if mean != printed]
 
@@ -153,11 +153,13 @@ def setting(
 
     labels: the labels of the rows that count.
     """
-    rows = [row for row in made(page) if labels.items() <= row.items()]
+    rows = [row for row in rows_at_paper(page) if labels.items() <= row.items()]
     specs, settings = {row.spec for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
-    for args in (spec.args for spec in specs | ancestry(specs) if spec.step == step):
+    for args in (
+        spec.args for spec in specs | find_ancestors(specs) if spec.step == step
+    ):
         values = args[part] if part == "surgery" else [args.get(part)]
         for name in names:
             ghosts = [
@@ -166,7 +168,7 @@ def setting(
                 if isinstance(v, dict) and v.get("op", "ghost") == "ghost"
             ]
             values = [ghost.get(name, default) for ghost in ghosts]
-        settings |= {number(str(value)) for value in values if value is not None}
+        settings |= {parse_number(str(value)) for value in values if value is not None}
     if not settings:
         raise Refused(
             f"no Spec of step {step} on {page} with {labels} has {path} at paper"
@@ -176,8 +178,8 @@ def setting(
 
 def axis(page: str, column: str) -> set[Fraction | str | None]:
     """Return the labels in a column of a page's grid at the profile `paper`."""
-    labels = {row.get(column) for row in made(page)} - {None}
-    return {number(str(value)) for value in labels}
+    labels = {row.get(column) for row in rows_at_paper(page)} - {None}
+    return {parse_number(str(value)) for value in labels}
 
 
 def operation(name: str, *operands: float | Fraction) -> float:
@@ -209,20 +211,25 @@ def given(text: str, constants: str | None = "", **names: Any) -> Any:
 
 
 @cache
-def made(page: str) -> list[Row]:
+def rows_at_paper(page: str) -> list[Row]:
     """Return the rows of a page's grid at the profile `paper`, made without the
     data."""
     from lib.claims import notebook
 
-    (path,) = notebook.find([page])
-    with data.planning(look=False):
-        return notebook.planned(path, {"profile": "paper"}, looked_up=False).get(
+    (path,) = notebook.find_notebooks([page])
+    with data.allow_absent_data(look=False):
+        return notebook.make_grids(path, {"profile": "paper"}, looked_up=False).get(
             "grid", []
         )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
-    mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len
+    mean=statistics.mean,
+    sd=statistics.stdev,
+    r=round_half_away,
+    sum=sum,
+    zip=zip,
+    len=len,
 )
 FUNCTIONS |= dict(
     abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
@@ -238,11 +245,13 @@ OURS: dict[str, Callable[..., Any]] = dict(
 )
 
 
-for _paper in collect("checks").values():
+for _paper in collect_modules("checks").values():
     OURS |= _paper.FUNCTIONS
 
 
-def value(paper: str, formula: str) -> tuple[Any, dict[tuple[str, str, int], str]]:
+def evaluate_formula(
+    paper: str, formula: str
+) -> tuple[Any, dict[tuple[str, str, int], str]]:
     """Return (the value of a formula, {(table, column, row): text} of the cells that it
     read)."""
     cells = Cells(paper)
@@ -256,30 +265,35 @@ def asks_code(formula: str) -> bool:
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
-def agrees(value: Any, printed: str) -> bool:
+def agrees_with_print(value: Any, printed: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
     It does where it is True, is the printed number, or becomes it when rounded to as
     many digits. A set agrees by its only value."""
-    expected = number(printed)
+    expected = parse_number(printed)
     if isinstance(value, set):
-        return len(value) == 1 and agrees(next(iter(value)), printed)
+        return len(value) == 1 and agrees_with_print(next(iter(value)), printed)
     if isinstance(value, bool) or value == expected:
         return bool(value == expected or value is True)
     decimals = len(printed.partition(".")[2])
     return (
         isinstance(value, int | float | Fraction)
-        and rounded(value, decimals) == expected
+        and round_half_away(value, decimals) == expected
     )
 
 
-def inconsistencies() -> list[dict[str, Any]]:
+def list_inconsistencies() -> list[dict[str, Any]]:
     """Return the rows of `inconsistencies.csv`, each with the value that contradicts
     the print.
 
     It is computed again as `found`, which is None where a row contradicts without a
     formula."""
     return [
-        row | {"found": value(row["paper"], row["how"])[0] if row["how"] else None}
-        for row in lists.lines("inconsistencies")
+        row
+        | {
+            "found": evaluate_formula(row["paper"], row["how"])[0]
+            if row["how"]
+            else None
+        }
+        for row in lists.read_list("inconsistencies")
     ]

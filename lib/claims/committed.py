@@ -17,7 +17,7 @@ SEEN = "README.md data/README.md data/found.md data/digests.json data/published/
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
 
 
-def seen() -> list[str]:
+def list_digests() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
     return sorted(
@@ -27,22 +27,25 @@ def seen() -> list[str]:
     )
 
 
-def changed(place: Path | None = None) -> list[str]:
+def list_changed_files(place: Path | None = None) -> list[str]:
     """Return one line for each file that differs from what `files.csv` says.
 
     place: another file in place of `files.csv`.
     """
     place = place or paths.records_root() / FILES
     old = read(place).decode(errors="replace") if place.exists() else ""
-    names = {line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*seen()}}
-    away = tuple(f"data/published/{paper}/" for paper in lists.absent_papers())
+    names = {
+        line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*list_digests()}
+    }
+    away = tuple(f"data/published/{paper}/" for paper in lists.list_absent_papers())
     names = {name for name in names if not name.startswith(away)}
     return [
-        f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)
+        f"{name} is not as {paths.show_path(place)} says: {FIX}"
+        for name in sorted(names)
     ]
 
 
-def edited(*patterns: str) -> list[str]:
+def list_edited_files(*patterns: str) -> list[str]:
     """Return one line for each file that matches a pattern and is not as git has it.
 
     Outside a checkout there is none.

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from lib.claims.cells import Cell, Model, fits, scored
-from lib.claims.measures import valued
+from lib.claims.cells import Cell, Model, row_fits, scores_examples
+from lib.claims.measures import add_values
 from lib.stats import compare, paired
 from lib.stats.compare import Column
 
@@ -21,44 +21,50 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def parts_of(
+def select_rows_by_model(
     one: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Model, list[Mapping[str, Any]]]]:
     """Return the rows of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
-    return [pair for f in forms for pair in zip(f.models, f.parts(rows), strict=True)]
+    return [
+        pair for f in forms for pair in zip(f.models, f.group_rows(rows), strict=True)
+    ]
 
 
-def frames_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
+def select_frames(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
     """Return the rows of each model of a Cell."""
     import pandas as pd
 
-    return [pd.DataFrame(part) for _, part in parts_of(one, rows)]
+    return [pd.DataFrame(part) for _, part in select_rows_by_model(one, rows)]
 
 
-def rows_of(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows that a Cell names, alike in dtype (`lib.stats.compare.alike`).
+def select_comparable_rows(
+    one: Cell, rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the rows that a Cell names, alike in dtype (`lib.stats.compare.select_one_dtype`).
 
     Raises LookupError that names a model without rows.
     """
-    rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
+    rows = (
+        rows if one.measure else [row for row in rows if scores_examples(row["spec"])]
+    )
     row_ids = set()
-    for (label, where), part in parts_of(one, rows):
+    for (label, where), part in select_rows_by_model(one, rows):
         if not part:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.alike([row for row in rows if id(row) in row_ids])
+    return compare.select_one_dtype([row for row in rows if id(row) in row_ids])
 
 
-def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def count_fewest_seeds(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     """Return the fewest seeds of any model on any task: (of all seeds, of seeds that
     ended).
 
     A seed ended where each of its runs was made or has failed.
     """
     every, lacking = defaultdict(set), defaultdict(set)
-    for model, part in parts_of(one, rows):
+    for model, part in select_rows_by_model(one, rows):
         for row in part:
             place = model, str(row.get("task"))
             every[place].add(row["seed"])
@@ -68,7 +74,7 @@ def thinnest(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     return min(map(len, every.values())), min(ended)
 
 
-def estimate(
+def estimate_cell(
     one: Cell,
     rows: Sequence[Mapping[str, Any]],
     metric_of: Mapping[str, Sequence[Column]],
@@ -76,20 +82,20 @@ def estimate(
 ) -> paired.Estimate | None:
     """Return the Estimate of a Cell, or None where a part of it was not run.
 
-    groups: what `groups_of` returns.
+    groups: what `pair_runs` returns.
     """
     if function := one.quantity.of_all:
-        return function(frames_of(one, rows), metric_of, one.about)
+        return function(select_frames(one, rows), metric_of, one.about)
     if one.measure:
-        return of_measure(one, rows, metric_of)
+        return estimate_measure(one, rows, metric_of)
     tasks = [{pair.task for pair in group} for group, _ in groups]
     pairs, weights = zip(*groups, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
-        pairs = paired.common(pairs)
+        pairs = paired.keep_common_tasks(pairs)
     return paired.contrast(pairs, weights) if all(pairs) else None
 
 
-def groups_of(
+def pair_runs(
     one: Cell,
     rows: Sequence[Mapping[str, Any]],
     metric_of: Mapping[str, Sequence[Column]],
@@ -106,13 +112,15 @@ def groups_of(
         both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
     for weight, models in both:
-        parts = [[row for row in rows if fits(row, *model)] for model in models]
+        parts = [[row for row in rows if row_fits(row, *model)] for model in models]
         spared = [label in may_fail for label, _ in models]
-        groups.append((compare.aligned(parts[0], parts[1], metric_of, spared), weight))
+        groups.append(
+            (compare.align_rows(parts[0], parts[1], metric_of, spared), weight)
+        )
     return groups
 
 
-def of_measure(
+def estimate_measure(
     one: Cell,
     rows: Sequence[Mapping[str, Any]],
     metric_of: Mapping[str, Sequence[Column]],
@@ -123,10 +131,10 @@ def of_measure(
     """
     import pandas as pd
 
-    frame = valued(one.measure, pd.DataFrame(rows), metric_of)
+    frame = add_values(one.measure, pd.DataFrame(rows), metric_of)
     # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
-    parts = frames_of(one, rows)
+    parts = select_frames(one, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
@@ -143,4 +151,6 @@ def of_measure(
     ]
     total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()
-    return paired.replicates(values, one.quantity.resolution) if len(values) else None
+    return (
+        paired.mean_over_seeds(values, one.quantity.resolution) if len(values) else None
+    )

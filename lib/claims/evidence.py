@@ -21,12 +21,12 @@ from typing import Any
 
 from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
-from lib.claims.judging import SCALE, recorded, rows
+from lib.claims.judging import SCALE, read_verdicts, rows_of_claim
 from lib.cluster import sweep
 from lib.core import disk, processor
-from lib.core.names import known
+from lib.core.names import check_name
 from lib.core.rows import Row
-from lib.core.spec import Spec, ancestry, from_json
+from lib.core.spec import Spec, find_ancestors, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
@@ -35,19 +35,21 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def chosen(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+def select_claims(names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the rows of claims.csv with these ids, or all central claims and our own
     questions.
 
     Raises Refused for an unknown claim, with the nearest one.
     """
     by_id = {
-        id: c for id, c in lists.claims().items() if c["role"] in ("central", "own")
+        id: c
+        for id, c in lists.read_claims().items()
+        if c["role"] in ("central", "own")
     }
-    return list(grids.picked("claim", by_id, names).values())
+    return list(grids.pick_values("claim", by_id, names).values())
 
 
-def cells(
+def specs_by_seed(
     claim: Mapping[str, Any], store: Store | None = None
 ) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a claim at this seed, each once}.
@@ -55,7 +57,7 @@ def cells(
     A seed counts if all its runs have one dtype. So one that has no whole set of runs
     is float32 throughout where the processor has no instructions for bfloat16
     (`Spec.twin`)."""
-    store, grid_rows, specs = store or Store(), rows(claim), {}
+    store, grid_rows, specs = store or Store(), rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
             dict.fromkeys(
@@ -70,39 +72,45 @@ def cells(
     return specs
 
 
-def rounds(
+def order_specs(
     claims: Sequence[Mapping[str, Any]], store: Store | None = None
 ) -> list[Spec]:
     """Return the Specs of the claims in the order in which they are made, each once."""
-    plan = [row["claim"] for name in ("plan", "plan_fair") for row in lists.lines(name)]
+    plan = [
+        row["claim"] for name in ("plan", "plan_fair") for row in lists.read_list(name)
+    ]
     order = sorted(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
     )
     by_round = zip_longest(
-        *(cells(claim, store).values() for claim in order), fillvalue=()
+        *(specs_by_seed(claim, store).values() for claim in order), fillvalue=()
     )
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
-def lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
+def select_lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
     Raises Refused for a profile without a plan, and for an id that its plan lacks, with
     the nearest one."""
-    known(
-        "profile with a plan", profile, [n for n in grids.PROFILES if planned.lines(n)]
+    check_name(
+        "profile with a plan",
+        profile,
+        [n for n in grids.PROFILES if planned.read_plan(n)],
     )
-    every = planned.lines(profile)
-    ids = grids.picked(
+    every = planned.read_plan(profile)
+    ids = grids.pick_values(
         "claim of the plan", dict.fromkeys(line.claim for line in every), names
     )
     return [line for line in every if line.claim in ids]
 
 
-def made(profile: str, page: str) -> list[Row]:
+def make_rows(profile: str, page: str) -> list[Row]:
     """Return the rows of a page's grid at a profile."""
-    (path,) = notebook.find([page])
-    return notebook.planned(path, {"profile": profile}, looked_up=False).get("grid", [])
+    (path,) = notebook.find_notebooks([page])
+    return notebook.make_grids(path, {"profile": profile}, looked_up=False).get(
+        "grid", []
+    )
 
 
 def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
@@ -111,26 +119,31 @@ def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
     These are for pages whose rows no claim names. Raises Refused for a part of a name
     that no page has."""
     grid_rows = list(
-        chain(*(made(profile, notebook.name_of(path)) for path in notebook.find(pages)))
+        chain(
+            *(
+                make_rows(profile, notebook.id_of_notebook(path))
+                for path in notebook.find_notebooks(pages)
+            )
+        )
     )
     ordered = sorted(grid_rows, key=lambda row: row.get("seed", 0))
     return list(dict.fromkeys(row.spec for row in ordered))
 
 
-def by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
+def line_specs_by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
-    grid_rows = line.rows(made(profile, line.page))
+    grid_rows = line.rows(make_rows(profile, line.page))
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
         for seed in line.seeds
     }
 
 
-def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
+def queue_specs(lines: list[planned.Line], profile: str) -> list[Spec]:
     """Return the Specs of Lines in the order in which they are made, each once."""
     ordered = []
     for _, part in groupby(lines, lambda line: line.step):
-        by_line = [by_seed(line, profile) for line in part]
+        by_line = [line_specs_by_seed(line, profile) for line in part]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
             spec
@@ -141,7 +154,7 @@ def queue(lines: list[planned.Line], profile: str) -> list[Spec]:
     return list(dict.fromkeys(ordered))
 
 
-def gather(
+def gather_evidence(
     claims: list[Any],
     store: Store,
     workers: int | None = None,
@@ -149,23 +162,25 @@ def gather(
     profile: str = SCALE,
     pages: Sequence[str] = (),
 ) -> dict[Spec, str]:
-    """Make and record what is missing (`sweep.make`); return {Spec: why it is lost, in
+    """Make and record what is missing (`sweep.make_runs`); return {Spec: why it is lost, in
     a line}.
 
-    claims: what `chosen` returns or, at a profile with a plan of lines, what `lines`
+    claims: what `select_claims` returns or, at a profile with a plan of lines, what `lines`
     returns. pages: parts of the names of pages whose rows are made in their place."""
     every = (
-        rounds(chosen(), store) if profile == SCALE else queue(lines(profile), profile)
+        order_specs(select_claims(), store)
+        if profile == SCALE
+        else queue_specs(select_lines(profile), profile)
     )
     if pages:
         requested = list_page_specs(pages, profile)
     elif profile == SCALE:
-        requested = rounds(claims, store)
+        requested = order_specs(claims, store)
     else:
-        requested = queue(claims, profile)
-    results = {*requested, *found_by(requested)}
-    keep(results, store)
-    left = set(store.missing([*every, *requested], exact=True))
+        requested = queue_specs(claims, profile)
+    results = {*requested, *find_searches(requested)}
+    record_runs(results, store)
+    left = set(store.missing_specs([*every, *requested], exact=True))
     saved = SavedWeights(store)
 
     def release(specs: Iterable[Spec]) -> None:
@@ -175,21 +190,21 @@ def gather(
                 # A pinned input is for all seeds.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
-                    saved.give_back(parent)
+                    saved.delete_weights(parent)
 
     def done(spec: Spec) -> None:
-        keep([spec] if spec in results else [], store)
-        saved.add(spec)
+        record_runs([spec] if spec in results else [], store)
+        saved.note_run(spec)
         left.discard(spec)
         release([spec])
 
     release({*every} - left)  # A command that was killed may have left some.
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
-    return sweep.make(requested, store, workers, done=done, **how)
+    return sweep.make_runs(requested, store, workers, done=done, **how)
 
 
 class SavedWeights:
-    """The runs of a store whose weights `gather` saved, for its own use alone.
+    """The runs of a store whose weights `gather_evidence` saved, for its own use alone.
 
     A file of the store has the digests of their manifests, as a gathering may be
     stopped and go on. A run that somebody makes again, to keep its weights, has another
@@ -198,20 +213,20 @@ class SavedWeights:
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
-    def digest(self, spec: Spec) -> str:
+    def manifest_digest(self, spec: Spec) -> str:
         """Return the digest of the manifest of a run, "" where there is none."""
         manifest = self.store.runs / spec.name / disk.MANIFEST
         return disk.digest(manifest) if manifest.exists() else ""
 
     def __contains__(self, spec: Spec) -> bool:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
-        return self.digest(spec) in notes
+        return self.manifest_digest(spec) in notes
 
-    def add(self, spec: Spec) -> None:
+    def note_run(self, spec: Spec) -> None:
         """Note that the run of a Spec was made by this command."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
-                file.write(f"{self.digest(spec)}\n")
+                file.write(f"{self.manifest_digest(spec)}\n")
 
     def is_read(self, spec: Spec) -> bool:
         """Return whether a run that is being made reads the weights of a Spec's run, or
@@ -226,47 +241,47 @@ class SavedWeights:
                     return True
         return False
 
-    def give_back(self, spec: Spec) -> None:
+    def delete_weights(self, spec: Spec) -> None:
         """Delete the weights of a run, unless another run reads them."""
         if not self.is_read(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def found_by(specs: Iterable[Spec]) -> set[Spec]:
+def find_searches(specs: Iterable[Spec]) -> set[Spec]:
     """Return the searches among the inputs of some Specs."""
-    return {spec for spec in ancestry(specs) if spec.step in BESIDE}
+    return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
 
 
-def keep(specs: Iterable[Spec], store: Store) -> None:
+def record_runs(specs: Iterable[Spec], store: Store) -> None:
     """Record the finished runs of some Specs that have no record yet."""
     for run in map(store.find, specs):
         if run and run.origin == "run":
             store.record(run)
 
 
-def listed(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
+def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
     """Yield a line for each claim: its finished seeds, its missing runs, the words on
     its cells.
 
     `verify --write` commits the words that the records give.
     """
     clock, words = sweep.Clock(store), {}
-    for row in recorded():
+    for row in read_verdicts():
         if row["profile"] == SCALE and row["family"]:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
-        by_seed = cells(claim, store).values()
+        by_seed = specs_by_seed(claim, store).values()
         done = sum(all(map(store.find, specs)) for specs in by_seed)
-        missing = store.missing(chain(*by_seed), exact=True)
-        left = f"{len(missing)} runs left, {clock.about(missing)}"
+        missing = store.missing_specs(chain(*by_seed), exact=True)
+        left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.missing(rounds(claims, store), exact=True)
-    yield f"together left on one core: {clock.about(left)}"
+    left = store.missing_specs(order_specs(claims, store), exact=True)
+    yield f"together left on one core: {clock.describe_time(left)}"
 
 
-def listed_lines(
+def describe_lines(
     lines: list[planned.Line], store: Store, profile: str
 ) -> Iterator[str]:
     """Yield a line of text for each Line of a plan: its finished seeds, its missing
@@ -275,12 +290,12 @@ def listed_lines(
     The core-hours are those of the plan, in bfloat16.
     """
     for line in lines:
-        specs = by_seed(line, profile).values()
+        specs = line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find, group)) for group in specs)
-        left = f"{len(store.missing(chain(*specs)))} runs left"
+        left = f"{len(store.missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
     total = sum(line.core_hours for line in lines)
-    left = len(store.missing(queue(lines, profile)))
+    left = len(store.missing_specs(queue_specs(lines, profile)))
     yield f"together {total:.1f} core-hours planned, {left} runs left"

@@ -21,10 +21,10 @@ from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
 from lib.claims import cells, checks, lists, notebook, words
 from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
-from lib.claims.seeds import may_fail
+from lib.claims.seeds import models_that_may_fail
 from lib.core import disk, paths
-from lib.core.names import known
-from lib.core.papers import collect, find_papers
+from lib.core.names import check_name
+from lib.core.papers import collect_modules, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
 from lib.core.store import Store, run_lines
@@ -42,16 +42,16 @@ ROLES = (
 )  # Claims of these roles have cells, which runs decide.
 
 
-def rows(
+def rows_of_claim(
     line: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
     """Return the rows of the grids of a claim's pages that the cells of the claim name.
 
     seeds: the planned seeds, unless others are given. Where no seeds are planned, they
     are the seeds of the pages."""
-    seeds = lists.seeds(line["id"], scale) if seeds is None else seeds
+    seeds = lists.planned_seeds(line["id"], scale) if seeds is None else seeds
     return cells.select_rows(
-        cells.parsed(line["cells"]),
+        cells.parse_cells(line["cells"]),
         rows_of_pages(line["artefact"], scale, tuple(seeds)),
     )
 
@@ -62,38 +62,38 @@ def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> lis
 
     Beside them are those of searches behind networks, and of distillations behind
     students."""
-    pages = [page for page in artefact.split("; ") if plans.has(scale, page)]
+    pages = [page for page in artefact.split("; ") if plans.has_page(scale, page)]
     asked = (
-        () if plans.lines(scale) else seeds
+        () if plans.read_plan(scale) else seeds
     )  # A plan of lines says which seeds a row has.
-    grid_rows = [row for page in pages for row in planned(page, scale, asked)]
+    grid_rows = [row for page in pages for row in rows_of_page(page, scale, asked)]
     behind = grids.searches_behind(grid_rows) + grids.distillations_behind(grid_rows)
     grid_rows += behind
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
 @cache
-def planned(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
+def rows_of_page(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
     """Return the rows of a page at a scale, at these seeds where the page takes seeds.
 
     Outside mini these are the rows of the variable `grid` alone: all other variables
-    are of mini. At given seeds `recorded` is left out, whose rows have the seeds of the
+    are of mini. At given seeds `read_verdicts` is left out, whose rows have the seeds of the
     page."""
-    (path,) = notebook.find([page])
+    (path,) = notebook.find_notebooks([page])
     values: dict[str, Any] = {"profile": scale}
-    if seeds and "seeds" in notebook.parameters(path):
+    if seeds and "seeds" in notebook.read_parameters(path):
         values["seeds"] = list(seeds)
-    made = notebook.planned(path, values, looked_up=not seeds)
+    made = notebook.make_grids(path, values, looked_up=not seeds)
     return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
 
 
-def columns(paper: str) -> tuple[Column, ...]:
+def claim_columns(paper: str) -> tuple[Column, ...]:
     """Return the columns by which a paper's tasks are judged; () means their first
     metrics."""
-    return getattr(collect("recipes").get(paper), "CLAIM_COLUMNS", ())
+    return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
 
 
-def judged(
+def judge_claims(
     names: Iterable[str] | None = None, store: Store | None = None, scale: str = SCALE
 ) -> dict[str, words.Verdict]:
     """Return {id: Verdict} of some claims, or of all.
@@ -109,13 +109,13 @@ def judged(
     with threadpool_limits(
         1
     ):  # The products are small, so more threads would only wait.
-        for name in lists.claims() if names is None else names:
-            known("claim", name, lists.claims())
-            by_id[name] = judge(lists.claims()[name], scale, look)
-    return corrected(by_id, scale)
+        for name in lists.read_claims() if names is None else names:
+            check_name("claim", name, lists.read_claims())
+            by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
+    return correct_p_values(by_id, scale)
 
 
-def judge(
+def judge_claim(
     line: dict[str, Any], scale: str, look: Callable[[Spec], dict[str, Any]]
 ) -> words.Verdict:
     """Return the Verdict on one claim, before any correction.
@@ -123,33 +123,36 @@ def judge(
     line: the row of the claim. look: it returns what `Store.lookup` does.
     """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
-        return computed(line)
+        return judge_formula(line)
     results, notes = [], []
-    for seeds, group in by_seeds(line, scale).items():
+    for seeds, group in group_cells_by_seeds(line, scale).items():
         part = line | {"cells": "; ".join(cell.text for cell in group)}
-        if why := out_of_reach(line, scale, seeds):
+        if why := why_out_of_reach(line, scale, seeds):
             results += [
                 words.Result(line["id"], cell, "", None, 0, len(seeds), why)
                 for cell in group
             ]
             continue
         collected = [
-            dict(Outcome(row, **look(row.spec))) for row in rows(part, scale, seeds)
+            dict(Outcome(row, **look(row.spec)))
+            for row in rows_of_claim(part, scale, seeds)
         ]
-        judged_cells, note = words.judge(
-            part, collected, setting(line, scale, len(seeds))
+        judged_cells, note = words.judge_cells(
+            part, collected, read_setting(line, scale, len(seeds))
         )
         results += judged_cells
         notes += [note] * bool(note)
-    order = [cell.text for cell in cells.parsed(line["cells"])]
+    order = [cell.text for cell in cells.parse_cells(line["cells"])]
     results = sorted(
-        (described(r) for r in results), key=lambda r: order.index(r.cell.text)
+        (describe_result(r) for r in results), key=lambda r: order.index(r.cell.text)
     )
     notes += [line["cannot"]] * bool(line["cannot"] and not results)
     return words.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
 
 
-def out_of_reach(line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]) -> str:
+def why_out_of_reach(
+    line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]
+) -> str:
     """Return why no run of a profile can decide the cells of a claim, or ""."""
     if line["cannot"] and scale != "paper":
         return line["cannot"]
@@ -157,7 +160,7 @@ def out_of_reach(line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]) ->
     return "" if planned else "this question is planned at the profile base alone"
 
 
-def by_seeds(
+def group_cells_by_seeds(
     line: Mapping[str, Any], scale: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Return {planned seeds: cells} of a claim.
@@ -165,62 +168,66 @@ def by_seeds(
     A comparison that a central claim has too is judged at the seeds of that claim.
     """
     groups = {}
-    for cell in cells.parsed(line["cells"]):
-        seeds = lists.cell_seeds(line["id"], cell.text, scale)
+    for cell in cells.parse_cells(line["cells"]):
+        seeds = lists.planned_cell_seeds(line["id"], cell.text, scale)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
 
-def setting(line: Mapping[str, Any], scale: str, planned: int) -> words.Setting:
+def read_setting(line: Mapping[str, Any], scale: str, planned: int) -> words.Setting:
     """Return what the cells of a claim are judged with, beside their rows."""
     return words.Setting(
-        grids.metrics(scale, columns(line["paper"])),
+        grids.metrics(scale, claim_columns(line["paper"])),
         scale,
-        checks.effects(line["id"]),
-        lists.interests(line["id"]),
+        checks.printed_effects(line["id"]),
+        lists.effects_of_interest(line["id"]),
         grids.LEVEL.get(scale, {}),
         planned,
-        may_fail(line),
+        models_that_may_fail(line),
     )
 
 
-def described(result: words.Result) -> words.Result:
+def describe_result(result: words.Result) -> words.Result:
     """Return a Result with its cell in words."""
-    words = lists.described(result.claim, result.cell.text)
+    words = lists.cell_line(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
-    sentence = words["sentence"] + place + margin(result)
+    sentence = words["sentence"] + place + describe_margin(result)
     short = words["short"] + place.replace(" on ", ", ")
     return replace(result, sentence=sentence, short=short, same_as=words["same_as"])
 
 
-def margin(result: words.Result) -> str:
+def describe_margin(result: words.Result) -> str:
     """Return in words a claimed region that does not end at no effect, "" where it
     does."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
-        return f" (within {exact(low)} to {exact(high)})" if low < high else ""
+        return (
+            f" (within {format_exactly(low)} to {format_exactly(high)})"
+            if low < high
+            else ""
+        )
     end = low if isfinite(low) else high
     if end in (0, result.null):
         return ""
-    return f" ({'at least' if isfinite(low) else 'at most'} {exact(end)})"
+    return f" ({'at least' if isfinite(low) else 'at most'} {format_exactly(end)})"
 
 
-def exact(value: float) -> str:
+def format_exactly(value: float) -> str:
     """Return a margin as text, with all its digits: a word is held to it."""
     return f"{value:g}".replace("-", "−")
 
 
-def computed(line: Mapping[str, Any]) -> words.Verdict:
+def judge_formula(line: Mapping[str, Any]) -> words.Verdict:
     """Return the Verdict on a claim by its formula.
 
     A claim that fails differs where its formula reads no cell, or asks what this code
     has or counts. Otherwise the printed values exclude each other."""
-    value, read = checks.value(line["paper"], line["check"])
+    value, read = checks.evaluate_formula(line["paper"], line["check"])
     equal, differs, inconsistent = words.CHECKS
     word = differs if checks.asks_code(line["check"]) or not read else inconsistent
-    if checks.agrees(value, line["value"]):
+    if checks.agrees_with_print(value, line["value"]):
         word = equal
     summary = "holds" if value else "does not hold"
     summary += f", by {len(read)} printed cells" * bool(read)
@@ -229,7 +236,7 @@ def computed(line: Mapping[str, Any]) -> words.Verdict:
         summary = f"{run} run, {line['value']} printed"
     elif not isinstance(value, (bool, str, list)):
         summary = f"{float(value):.6g} computed, {line['value']} printed"
-    lines = lists.lines("inconsistencies")
+    lines = lists.read_list("inconsistencies")
     notes = dict.fromkeys(
         i["note"] for i in lines if line["id"] in i["claims"].split("; ")
     )
@@ -237,7 +244,7 @@ def computed(line: Mapping[str, Any]) -> words.Verdict:
     return words.Verdict(line["id"], note=note, word=word, measured=summary)
 
 
-def counted_once(
+def drop_repeats(
     by_id: Mapping[str, words.Verdict], scale: str
 ) -> dict[str, words.Verdict]:
     """Return the Verdicts, where a finding that repeats a comparison names the claim
@@ -247,10 +254,10 @@ def counted_once(
     another one because the other tasks of both have no runs. Numbers are then equal to
     the last digit. `verdicts.csv` has the comparisons of other claims."""
     first, result = {}, dict(by_id)
-    for row in recorded():
+    for row in read_verdicts():
         is_other_claim = row["profile"] == scale and row["claim"] not in by_id
         if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
-            if lists.claims()[row["claim"]]["role"] in ROLES[:2]:
+            if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
                 region = (
                     float(row["region_low"] or -inf),
                     float(row["region_high"] or inf),
@@ -259,7 +266,9 @@ def counted_once(
                 first.setdefault(
                     (row["task"], row["unit"], region, *numbers), row["claim"]
                 )
-    for id in sorted(by_id, key=lambda id: lists.claims()[id]["role"] not in ROLES[:2]):
+    for id in sorted(
+        by_id, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
+    ):
         results = list(by_id[id].results)
         for i, r in enumerate(results):
             if (
@@ -270,44 +279,44 @@ def counted_once(
                 numbers = round(r.estimate.mean, 8), round(r.estimate.low, 8)
                 key = r.task, r.unit, r.cell.bounds, *numbers
                 other = first.setdefault(key, id)
-                if other != id and lists.claims()[id]["role"] == "finding":
+                if other != id and lists.read_claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
         result[id] = replace(by_id[id], results=tuple(results))
     return result
 
 
-def corrected(
+def correct_p_values(
     by_id: Mapping[str, words.Verdict], scale: str = SCALE
 ) -> dict[str, words.Verdict]:
     """Return the Verdicts with Holm's corrected p over all cells of a paper at a
     profile."""
-    by_id = counted_once(by_id, scale)
+    by_id = drop_repeats(by_id, scale)
     result = dict(by_id)
     for paper in (*lists.PAPERS, "own"):
-        ids = [id for id in by_id if lists.claims()[id]["paper"] == paper]
+        ids = [id for id in by_id if lists.read_claims()[id]["paper"] == paper]
         others = [
             float(row["p"])
-            for row in recorded()
+            for row in read_verdicts()
             if (row["profile"], row["family"]) == (scale, paper)
             and row["claim"] not in by_id
         ]
         every = [r for id in ids for r in by_id[id].results]
-        held = iter(words.correct(every, others))
+        held = iter(words.correct_by_holm(every, others))
         for id in ids:
             results = tuple(next(held) for _ in by_id[id].results)
             result[id] = replace(by_id[id], results=results)
     return result
 
 
-def central(paper: str | None = None) -> list[str]:
+def list_central_claims(paper: str | None = None) -> list[str]:
     """Return the ids of the central claims of a paper, or of all papers."""
-    items = lists.claims().items()
+    items = lists.read_claims().items()
     return [
         id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])
     ]
 
 
-def of_page(page: str) -> list[str]:
+def list_page_claims(page: str) -> list[str]:
     """Return the ids of the claims that a page shows: all that are judged and name the
     page.
 
@@ -315,19 +324,19 @@ def of_page(page: str) -> list[str]:
     """
     return [
         id
-        for id, line in lists.claims().items()
+        for id, line in lists.read_claims().items()
         if page in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
-        and not twin(id)
+        and not is_counted_elsewhere(id)
     ]
 
 
-def twin(id: str) -> bool:
+def is_counted_elsewhere(id: str) -> bool:
     """Return whether each comparison of a claim is counted by another claim."""
-    parts = cells.parsed(lists.claims()[id]["cells"])
+    parts = cells.parse_cells(lists.read_claims()[id]["cells"])
     return bool(parts) and all(
-        lists.described(id, cell.text)["same_as"] for cell in parts
+        lists.cell_line(id, cell.text)["same_as"] for cell in parts
     )
 
 
@@ -341,7 +350,7 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 
 @cache
-def recorded() -> list[dict[str, str]]:
+def read_verdicts() -> list[dict[str, str]]:
     """Return the rows of the committed `verdicts.csv`, none where there is no file.
 
     Claims of a paper that is not here are left out."""
@@ -351,8 +360,8 @@ def recorded() -> list[dict[str, str]]:
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.absent_papers():
-        rows = [row for row in rows if row["claim"] in lists.claims()]
+    if lists.list_absent_papers():
+        rows = [row for row in rows if row["claim"] in lists.read_claims()]
     return rows
 
 
@@ -362,7 +371,7 @@ SUMMARIES = (
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
 
 
-def digest(page: str) -> str:
+def digest_of_page(page: str) -> str:
     """Return the digest of what the committed records say of a page.
 
     It covers the names of its recorded runs and its comparisons. A committed page has
@@ -371,27 +380,29 @@ def digest(page: str) -> str:
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
-    ids = lists.claims() if page in SUMMARIES.split() else of_page(page)
+    ids = lists.read_claims() if page in SUMMARIES.split() else list_page_claims(page)
     keys = "claim cell task profile estimate low high word".split()
     rows = [
         [row[key] for key in keys]
         + [bool(row["holm"]) and float(row["holm"]) < words.ALPHA]
-        for row in recorded()
+        for row in read_verdicts()
         if row["claim"] in ids
     ]
-    return disk.key_of(recorded_names, rows)[:12]
+    return disk.digest_values(recorded_names, rows)[:12]
 
 
-def lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
+def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
     """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of
     its tasks.
 
     `family` is the paper where the p of the cell is corrected, and empty where it is
     not."""
-    plan = {(r["claim"], r["cell"], r["task"]): r for r in lists.lines("plan_words")}
+    plan = {
+        (r["claim"], r["cell"], r["task"]): r for r in lists.read_list("plan_words")
+    }
     rows = []
     for id, verdict in by_id.items():
-        paper = lists.claims()[id]["paper"]
+        paper = lists.read_claims()[id]["paper"]
         for r in verdict.results:
             e, none = r.estimate, ("", "", "")
             sizes = (e.mean, e.low, e.high) if e and not r.reason else none
@@ -424,11 +435,12 @@ def lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
     ]
 
 
-def checked(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]]:
+def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`: each printed number that is computed
     again."""
     about = {
-        id: [line[key] for key in CHECKED[1:4]] for id, line in lists.claims().items()
+        id: [line[key] for key in CHECKED[1:4]]
+        for id, line in lists.read_claims().items()
     }
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
@@ -438,7 +450,7 @@ FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
 
 
-def measured(
+def results_that_count(
     by_id: Mapping[str, words.Verdict], ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the Results of some claims that count: no task of a mean, no comparison
@@ -446,19 +458,19 @@ def measured(
     return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
 
 
-def shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
+def count_shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
     """Return (how many, of how many) printed effects of central claims our intervals
     shut out."""
-    held = [r.shuts_out for r in measured(by_id, central())]
+    held = [r.shuts_out for r in results_that_count(by_id, list_central_claims())]
     held = [flag for flag in held if flag is not None]
     return sum(held), len(held)
 
 
-def in_one_line(by_id: Mapping[str, words.Verdict]) -> str:
+def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
     """Return what the words say of all central comparisons, in two sentences."""
-    every = measured(by_id, central())
+    every = results_that_count(by_id, list_central_claims())
     counts = Counter(r.word for r in every)
-    out, total = shut_out(by_id)
+    out, total = count_shut_out(by_id)
     agree = sum(bool(r.shuts_out) and r.word == words.AGREES for r in every)
     return (
         f"Of {len(every)} central comparisons {len(every) - counts[words.NOT_MEASURED]} could be "
@@ -469,15 +481,17 @@ def in_one_line(by_id: Mapping[str, words.Verdict]) -> str:
     )
 
 
-def texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
+def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of
     Verdicts.
 
     The part README is what README shows.
     """
-    untouched = next(row for row in lists.lines("untouched") if row["split"] == "dev")
+    untouched = next(
+        row for row in lists.read_list("untouched") if row["split"] == "dev"
+    )
     fields = dict(by_id) | {
-        "IN_ONE_LINE": in_one_line(by_id),
+        "IN_ONE_LINE": summarise_words(by_id),
         "UNTOUCHED": untouched["spearman"],
     }
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
@@ -485,14 +499,14 @@ def texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
     return {title: text for title, _, text in filled}
 
 
-def posted(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
+def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
     """Return the text of README with new findings, and the legend, between their
     marks."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: texts(by_id)["README"].strip() + "\n",
+        FOUND: fill_texts(by_id)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
     }
     for mark, text in parts.items():
@@ -501,13 +515,13 @@ def posted(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
     return readme
 
 
-def forest(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFrame:
+def forest_rows(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFrame:
     """Return what a forest plot of some claims draws: a row for each cell in points
     that counts."""
     import pandas as pd
 
     rows = []
-    for r in measured(by_id, ids):
+    for r in results_that_count(by_id, ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
             line = {

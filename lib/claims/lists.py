@@ -11,14 +11,14 @@ from typing import Any
 
 from lib.claims.cells import parse_seeds
 from lib.core import disk
-from lib.core.papers import find_papers, path_of
+from lib.core.papers import find_papers, path_of_notebook
 from lib.core.paths import PUBLISHED
 
 PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 
 @cache
-def lines(name: str) -> list[dict[str, str]]:
+def read_list(name: str) -> list[dict[str, str]]:
     """Return the rows of a file under `data/published`; name: "bermo/claims".
 
     A plan or a list of trials that is not written has no rows. Rows of a paper that is
@@ -27,11 +27,11 @@ def lines(name: str) -> list[dict[str, str]]:
     if name.startswith(("plan_", "trials_")) and not path.exists():
         return []
     rows = disk.read_csv(path)
-    return [row for row in rows if is_here(row)] if absent_papers() else rows
+    return [row for row in rows if is_here(row)] if list_absent_papers() else rows
 
 
 @cache
-def absent_papers() -> list[str]:
+def list_absent_papers() -> list[str]:
     """Return the papers whose folder was taken away: `central.csv` names all."""
     rows = disk.read_csv(PUBLISHED / "central.csv")
     papers = dict.fromkeys(row["paper"] for row in rows)
@@ -41,46 +41,52 @@ def absent_papers() -> list[str]:
 def is_here(row: Mapping[str, str]) -> bool:
     """Return whether a row speaks of no paper, page or claim that is not here."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
-    if row.get("paper") in absent_papers() or not all(
-        path_of(p).exists() for p in pages
+    if row.get("paper") in list_absent_papers() or not all(
+        path_of_notebook(p).exists() for p in pages
     ):
         return False
     claim = row.get("claim", "") if "id" not in row else ""
-    return not claim or not re.fullmatch(r"[A-Z]+[0-9]+", claim) or claim in known_ids()
+    return (
+        not claim
+        or not re.fullmatch(r"[A-Z]+[0-9]+", claim)
+        or claim in list_claim_ids()
+    )
 
 
 @cache
-def known_ids() -> set[str]:
+def list_claim_ids() -> set[str]:
     """Return the ids of the claims of the papers that are here, and of ours."""
-    return {row["id"] for paper in (*PAPERS, "own") for row in lines(f"{paper}/claims")}
+    return {
+        row["id"] for paper in (*PAPERS, "own") for row in read_list(f"{paper}/claims")
+    }
 
 
 @cache
-def claims() -> dict[str, dict[str, Any]]:
+def read_claims() -> dict[str, dict[str, Any]]:
     """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper,
     ours last.
 
     A claim of `plan.csv` has its seeds from there, and the row of the plan as
     `planned`. Seeds that were added later stand behind them (`added.csv`)."""
-    by_id, plan = {}, {row["claim"]: row for row in lines("plan")}
+    by_id, plan = {}, {row["claim"]: row for row in read_list("plan")}
     for paper in (*PAPERS, "own"):
-        for row in lines(f"{paper}/claims"):
+        for row in read_list(f"{paper}/claims"):
             by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
-    for row in lines("added"):
+    for row in read_list("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     return by_id
 
 
-def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
+def planned_seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     """Return the planned seeds of a claim at a profile, none where the seeds are the
     page's."""
     if scale == "mini":
-        return parse_seeds(claims()[claim]["seeds"])
-    rows = [row for row in lines(f"plan_{scale}") if row["claim"] == claim]
+        return parse_seeds(read_claims()[claim]["seeds"])
+    rows = [row for row in read_list(f"plan_{scale}") if row["claim"] == claim]
     planned = set()
     for row in (row for row in rows if row["word"] == "planned"):
         first = int(row["first_seed"])
@@ -88,32 +94,32 @@ def seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     return tuple(sorted(planned))
 
 
-def cell_seeds(claim: str, cell: str, scale: str) -> tuple[int, ...]:
+def planned_cell_seeds(claim: str, cell: str, scale: str) -> tuple[int, ...]:
     """Return the planned seeds of a cell: those of the central claim that has it
     too, if any."""
-    return seeds(described(claim, cell)["same_as"] or claim, scale)
+    return planned_seeds(cell_line(claim, cell)["same_as"] or claim, scale)
 
 
 @cache
-def cell_lines() -> dict[tuple[str, str], dict[str, str]]:
+def read_cell_lines() -> dict[tuple[str, str], dict[str, str]]:
     """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest,
     same_as."""
-    every = (row for paper in (*PAPERS, "own") for row in lines(f"{paper}/cells"))
+    every = (row for paper in (*PAPERS, "own") for row in read_list(f"{paper}/cells"))
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def described(claim: str, cell: str) -> dict[str, str]:
+def cell_line(claim: str, cell: str) -> dict[str, str]:
     """Return the row of `cells.csv` of a cell."""
-    return cell_lines()[claim, cell]
+    return read_cell_lines()[claim, cell]
 
 
-def interests(claim: str) -> dict[tuple[str, str], float]:
+def effects_of_interest(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): the smallest effect of interest that the plan names}.
 
     The task is "" where it is that of all tasks.
     """
     effects = {}
-    for (id, cell), row in cell_lines().items():
+    for (id, cell), row in read_cell_lines().items():
         for part in filter(None, row["interest"].split("; ") if id == claim else ()):
             task, _, value = part.rpartition("=")
             effects[cell, task] = float(value)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lib.core.papers import collect
+from lib.core.papers import collect_modules
 from lib.stats import measures
 from lib.stats.compare import Column
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MEASURES: dict[str, measures.Measure] = {**measures.MEASURES}
-for _paper in collect("measures").values():
+for _paper in collect_modules("measures").values():
     MEASURES |= _paper.MEASURES
 
 
-def valued(
+def add_values(
     name: str, frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with it as column

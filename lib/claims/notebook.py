@@ -1,7 +1,7 @@
 """This module reads the parameters and the grid of a notebook without starting a
 kernel.
 
-Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`,
+Cells stand in one order, marked by tags: title, `read_parameters`, `bootstrap`, `grid`,
 `runs`, `artefact`, `verdicts`, `explore`. papermill only warns of an unknown parameter
 and guesses types; here both are errors, before anything runs."""
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 from lib.claims import planned as planned_rows
-from lib.claims.seeds import seeded
+from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
-from lib.core.names import Refused, known, one_line
-from lib.core.papers import name_of as name_of
-from lib.core.papers import path_of as path_of
+from lib.core.names import Refused, check_name, error_in_one_line
+from lib.core.papers import id_of_notebook as id_of_notebook
+from lib.core.papers import path_of_notebook as path_of_notebook
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import say
@@ -52,7 +52,7 @@ class Parameter:
 def list_notebooks() -> dict[str, Path]:
     """Return {id: path} of all notebooks, by their ids."""
     files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
-    return dict(sorted((name_of(path), path) for path in files))
+    return dict(sorted((id_of_notebook(path), path) for path in files))
 
 
 def is_method(path: Path) -> bool:
@@ -65,14 +65,14 @@ def is_folded(cell: Mapping[str, Any]) -> bool:
     return bool(cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
-def fits(text: str, name: str, path: Path) -> bool:
+def matches_notebook(text: str, name: str, path: Path) -> bool:
     """Return whether a text is part of a notebook's id or of its path, or a glob of
     one."""
     place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
     return any(text in label or Path(label).match(text) for label in (name, place))
 
 
-def find(patterns: Sequence[str] = ()) -> list[Path]:
+def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     """Return the notebooks whose names match one of the patterns, or all notebooks.
 
     A pattern is a part of a name, or a glob. Raises Refused for a pattern without a
@@ -80,9 +80,13 @@ def find(patterns: Sequence[str] = ()) -> list[Path]:
     notebooks, chosen = list_notebooks(), {}
     for pattern in patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
-        hits = [path for name, path in notebooks.items() if fits(text, name, path)]
+        hits = [
+            path
+            for name, path in notebooks.items()
+            if matches_notebook(text, name, path)
+        ]
         if pattern and not hits:
-            known("notebook", pattern, notebooks)
+            check_name("notebook", pattern, notebooks)
         chosen |= dict.fromkeys(hits)
     return list(chosen)
 
@@ -92,7 +96,7 @@ HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files
 FIX = "take it from git, or delete it"
 
 
-def cells(path: Path) -> dict[str, str]:
+def read_tagged_cells(path: Path) -> dict[str, str]:
     """Return {tag: source} of the tagged cells. Raises Refused where the file is no
     notebook."""
     try:
@@ -102,34 +106,34 @@ def cells(path: Path) -> dict[str, str]:
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
     except Exception as error:  # Damage has many forms.
-        why = f"{paths.shown(path)} is not a notebook ({one_line(error)})"
+        why = f"{paths.show_path(path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
-def title(path: Path) -> str:
+def read_title(path: Path) -> str:
     """Return the first heading of a notebook, without its mark. Raises Refused without
     one."""
-    for line in cells(path).get("title", "").splitlines()[:1]:
+    for line in read_tagged_cells(path).get("title", "").splitlines()[:1]:
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.shown(path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.show_path(path)} has no heading in a cell tagged 'title'; fix: {FIX}"
     )
 
 
-def parameters(path: Path) -> dict[str, Parameter]:
-    """Return {name: Parameter} of the annotated values in the `parameters` cell.
+def read_parameters(path: Path) -> dict[str, Parameter]:
+    """Return {name: Parameter} of the annotated values in the `read_parameters` cell.
 
     Raises Refused where there is no such cell.
     """
-    source, values = cells(path).get("parameters"), {}
+    source, values = read_tagged_cells(path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.shown(path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.show_path(path)} has no cell tagged 'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        why = f"{paths.shown(path)}, its cell tagged 'parameters': {one_line(error)}"
+        why = f"{paths.show_path(path)}, its cell tagged 'parameters': {error_in_one_line(error)}"
         raise Refused(f"{why}; fix: {FIX}") from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
@@ -141,27 +145,27 @@ def parameters(path: Path) -> dict[str, Parameter]:
     return declared
 
 
-def check(path: Path, values: Json) -> Json:
+def check_values(path: Path, values: Json) -> Json:
     """Return the given values of parameters, with defaults for the others.
 
     Raises Refused for an unknown name, with the nearest one, and for a value that
     cannot be."""
-    declared, suffix = parameters(path), f"of {name_of(path)}"
+    declared, suffix = read_parameters(path), f"of {id_of_notebook(path)}"
     for name, value in values.items():
-        known(f"parameter {suffix}", name, declared)
-        if why := absurd(name, value, declared[name]):
+        check_name(f"parameter {suffix}", name, declared)
+        if why := why_absurd(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
-            known(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has(value, name_of(path)):
-                pages = ", ".join(planned_rows.pages(value))
+            check_name(f"profile {suffix}", value, grids.PROFILES)
+            if not planned_rows.has_page(value, id_of_notebook(path)):
+                pages = ", ".join(planned_rows.list_planned_pages(value))
                 raise Refused(
-                    f"{name_of(path)} has no rows at {value}: take one of {pages}"
+                    f"{id_of_notebook(path)} has no rows at {value}: take one of {pages}"
                 )
-    return defaults(path) | values
+    return read_defaults(path) | values
 
 
-def absurd(name: str, value: Any, declared: Parameter) -> str:
+def why_absurd(name: str, value: Any, declared: Parameter) -> str:
     """Return why a value cannot be that of a parameter; "" where it can."""
     kind, listed = declared.type, isinstance(declared.default, list)
     if listed and not isinstance(value, list):
@@ -199,7 +203,9 @@ def is_grid(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[Row]]:
+def make_grids(
+    path: Path, values: Json, looked_up: bool = True
+) -> dict[str, list[Row]]:
     """Return {variable: rows} that the `grid` cell makes. The cell is run in this
     process.
 
@@ -209,13 +215,16 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
 
     looked_up: whether to make the rows of `recorded`. Where no seeds are asked for,
     rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
-    names = check(path, values)
+    names = check_values(path, values)
     names["profile"] = grids.profile_of_values(names)
-    profile, page = names["profile"], name_of(path)
+    profile, page = names["profile"], id_of_notebook(path)
     try:
-        exec(compile(cells(path).get("grid", ""), f"{page}:grid", "exec"), names)
+        exec(
+            compile(read_tagged_cells(path).get("grid", ""), f"{page}:grid", "exec"),
+            names,
+        )
         if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.rows(
+            names["grid"] = planned_rows.make_page_rows(
                 grid, profile, names, page, changes(page, names)
             )
             names["recorded"] = lambda: grid("mini")
@@ -224,18 +233,22 @@ def planned(path: Path, values: Json, looked_up: bool = True) -> dict[str, list[
     except FileNotFoundError:
         raise
     except Exception as error:
-        why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
+        why = (
+            str(error)
+            if type(error) in (ValueError, TypeError)
+            else error_in_one_line(error)
+        )
         raise Refused(f"{page}: {why}") from error
     variables = {name: rows for name, rows in names.items() if is_grid(rows)}
     if values.get("seeds") or isinstance(profile, grids.ReaderProfile):
         return variables
     for name, rows in variables.items():
         scale = str(profile) if name == "grid" else "mini"
-        variables[name] = seeded(page, scale, rows)
+        variables[name] = add_planned_seeds(page, scale, rows)
     return variables
 
 
-def injected(history: Iterable[str]) -> list[str]:
+def list_injected(history: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set, from a kernel's history of
     cells."""
     cells = [source for source in history if source.startswith("# Parameters\n")]
@@ -243,7 +256,7 @@ def injected(history: Iterable[str]) -> list[str]:
 
 
 @cache
-def normalised(text: str) -> str:
+def normalise_notebook(text: str) -> str:
     """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
@@ -273,23 +286,25 @@ def committed_form(path: Path) -> Json:
     """Return what is committed of a notebook: its defaults, and a digest of its other
     cells."""
     others = []
-    for cell in json.loads(normalised(path.read_text()))["cells"]:
+    for cell in json.loads(normalise_notebook(path.read_text()))["cells"]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
-    return {"parameters": defaults(path), "cells": digest(others)}
+    return {"parameters": read_defaults(path), "cells": digest_json(others)}
 
 
-def defaults(path: Path) -> Json:
+def read_defaults(path: Path) -> Json:
     """Return the values of a notebook's parameters as its file has them."""
-    return {name: parameter.default for name, parameter in parameters(path).items()}
+    return {
+        name: parameter.default for name, parameter in read_parameters(path).items()
+    }
 
 
-def digest(value: object) -> str:
+def digest_json(value: object) -> str:
     return disk.sha(json.dumps(value).encode())[:16]
 
 
-def committed() -> dict[str, Json]:
+def read_committed_forms() -> dict[str, Json]:
     """Return {name: what `committed_form` returned} of the committed notebooks. Raises
     Damaged."""
     if not os.path.lexists(paths.COMMITTED):
@@ -304,35 +319,37 @@ def committed() -> dict[str, Json]:
             for n, v in forms.items()
         ):
             return forms
-    message = f"{paths.shown(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    message = f"{paths.show_path(paths.COMMITTED)} does not have parameters and cells of notebooks"
     raise disk.Damaged(f"{message}; fix: {fix}")
 
 
-def tidy() -> list[Path]:
+def tidy_notebooks() -> list[Path]:
     """Normalise every notebook and note what is committed of it. Return the files that
     changed.
 
     Raises Refused for a file that is no notebook, before any is written.
     """
-    books = find()
+    books = find_notebooks()
     for path in books:
-        cells(path)
+        read_tagged_cells(path)
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
-        disk.write(path, normalised(path.read_text()))
-    forms = {name_of(path): committed_form(path) for path in books}
+        disk.write(path, normalise_notebook(path.read_text()))
+    forms = {id_of_notebook(path): committed_form(path) for path in books}
     disk.write_json(paths.COMMITTED, forms, durable=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 
 def changes(name: str, values: Mapping[str, Any]) -> list[str]:
     """Return the parameters of a notebook whose values are not the committed ones."""
-    before = committed().get(name, {"parameters": {}})["parameters"]
+    before = read_committed_forms().get(name, {"parameters": {}})["parameters"]
     return [key for key, value in before.items() if values.get(key, value) != value]
 
 
-def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]]:
+def folder_of_page(
+    path: Path, values: Json, hand: bool = False
+) -> tuple[Path, list[str]]:
     """Return (the folder of a page, sentences on what makes it an experiment).
 
     A page is standard, without such a sentence, where a command makes it of the
@@ -343,14 +360,16 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
     values: all parameters. hand: whether the notebook runs in JupyterLab or under
     papermill, where its cells may differ from those of the file."""
     now, scope = committed_form(path), grids.profile_of_values(values)
-    before = committed().get(name_of(path), {"parameters": {}, "cells": ""})
+    before = read_committed_forms().get(
+        id_of_notebook(path), {"parameters": {}, "cells": ""}
+    )
     lines, task = grids.own_lines(scope), grids.reader_part(scope, "task")
     model = Path(grids.reader_part(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v for name, v in values.items() if name not in grids.values(scope)
     }
-    for name in changes(name_of(path), changeable):
+    for name in changes(id_of_notebook(path), changeable):
         value, was = changeable[name], before["parameters"][name]
         lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
         words.append(f"{name}={str(value).strip('[]')}")
@@ -365,12 +384,14 @@ def place(path: Path, values: Json, hand: bool = False) -> tuple[Path, list[str]
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    key = digest([words, grids.own_digests(scope), changeable, now["cells"]])[:6]
+    key = digest_json([words, grids.own_digests(scope), changeable, now["cells"]])[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
-    return paths.FIGURES / "scratch" / name_of(path) / f"{label[:80]}-{key}", lines
+    return paths.FIGURES / "scratch" / id_of_notebook(
+        path
+    ) / f"{label[:80]}-{key}", lines
 
 
-def provenance(folder: Path, name: str) -> Json | None:
+def read_provenance(folder: Path, name: str) -> Json | None:
     """Return what the last cell of a page wrote, None where nothing or half of it is
     there.
 
@@ -384,14 +405,14 @@ def provenance(folder: Path, name: str) -> Json | None:
             texts = [*fields["differs"], *fields["answer"], *fields["files"]]
             if all(isinstance(text, str) for text in texts):
                 return body
-        how = f"another version of this code wrote {paths.shown(path)}"
+        how = f"another version of this code wrote {paths.show_path(path)}"
         say(
             f"not shown  {how}; fix: `python -m lib report {name}` makes its page again"
         )
     return None
 
 
-def command(name: str, scope: str) -> str:
+def write_command(name: str, scope: str) -> str:
     """Return the command that makes a page and its runs.
 
     scope: the name of a profile, or a reader's `ReaderProfile`.

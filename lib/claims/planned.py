@@ -50,36 +50,36 @@ class Line:
 
     def rows(self, made: Iterable[Row]) -> list[Row]:
         """Return the rows of a grid that this line names."""
-        place = cells.places(self.where)
+        place = cells.parse_place(self.where)
         return [
             row
             for row in made
             if not self.waits
             and row.get("seed", 0) in self.seeds
             and (not self.tasks or row.get("task") in self.tasks)
-            and any(cells.fits(row, model, place) for model in self.models)
+            and any(cells.row_fits(row, model, place) for model in self.models)
         ]
 
 
-def place(profile: str) -> Path:
+def path_of_plan(profile: str) -> Path:
     """Return the file of a profile's plan."""
     return paths.PUBLISHED / f"plan_{profile[:]}.csv"
 
 
 @cache
-def lines(profile: str) -> list[Line]:
+def read_plan(profile: str) -> list[Line]:
     """Return the Lines of a profile's plan that are planned, in order; none without a
     plan.
 
     Lines beyond the core-hours have another word than "planned".
     """
-    if not place(profile).exists():
+    if not path_of_plan(profile).exists():
         return []
-    rows = disk.read_csv(place(profile))
-    return [line(row) for row in rows if row["word"] == "planned"]
+    rows = disk.read_csv(path_of_plan(profile))
+    return [parse_line(row) for row in rows if row["word"] == "planned"]
 
 
-def line(row: Mapping[str, str]) -> Line:
+def parse_line(row: Mapping[str, str]) -> Line:
     """Return the Line of a row of a plan's file."""
     tasks = [task for task in row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
@@ -102,26 +102,26 @@ def line(row: Mapping[str, str]) -> Line:
     )
 
 
-def pages(profile: str) -> tuple[str, ...]:
+def list_planned_pages(profile: str) -> tuple[str, ...]:
     """Return the pages that have rows at a profile with a plan; none without a plan."""
-    return tuple(dict.fromkeys(line.page for line in lines(profile[:])))
+    return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
-def hours(profile: str) -> dict[str, float]:
-    """Return {step: core-hours} of a profile's plan, in its order; none without a
-    plan."""
+def planned_hours(profile: str) -> dict[str, float]:
+    """Return {step: core-hours} of a profile's plan, in its order; {} where the profile
+    has no plan."""
     by_step = {}
-    for line in lines(profile[:]):
+    for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
     return by_step
 
 
-def has(profile: str, page: str) -> bool:
+def has_page(profile: str, page: str) -> bool:
     """Return whether a page has rows at a profile, as far as a plan says so."""
-    return page in (pages(profile) or (page,))
+    return page in (list_planned_pages(profile) or (page,))
 
 
-def rows(
+def make_page_rows(
     grid: Callable[..., list[Row]],
     profile: str,
     values: Mapping[str, Any],
@@ -137,7 +137,7 @@ def rows(
     those of `omissions`."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
-    page_lines = [line for line in lines(profile[:]) if line.page == page]
+    page_lines = [line for line in read_plan(profile[:]) if line.page == page]
     if given.keys() & changes or grids.reader_part(profile, "data"):
         return grid(profile, **given)
     if not page_lines:
@@ -153,7 +153,7 @@ def rows(
         made = grid(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
-        by_label |= {label(row): row for row in line.rows(made)}
+        by_label |= {identify_row(row): row for row in line.rows(made)}
     return list(by_label.values())
 
 
@@ -166,7 +166,7 @@ def omissions(profile: str, page: str) -> dict[str, list[Any]]:
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(page, {})
 
 
-def label(row: Row) -> tuple[tuple[str, Any], ...]:
+def identify_row(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return what tells a row of a grid from the others: its labels and its Spec."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"

@@ -25,29 +25,31 @@ class Planned:
 
 
 @cache
-def cells_of(page: str, scale: str) -> tuple[Planned, ...]:
+def planned_cells(page: str, scale: str) -> tuple[Planned, ...]:
     """Return the cells of all claims that name a page and have planned seeds at a
     profile."""
     plans = []
-    for claim, line in lists.claims().items():
+    for claim, line in lists.read_claims().items():
         if page in line["artefact"].split("; ") and line["cells"]:
-            for cell in cells.parsed(line["cells"]):
-                if seeds := lists.cell_seeds(claim, cell.text, scale):
-                    plans.append(Planned(claim, cell, seeds, may_fail(line)))
+            for cell in cells.parse_cells(line["cells"]):
+                if seeds := lists.planned_cell_seeds(claim, cell.text, scale):
+                    plans.append(
+                        Planned(claim, cell, seeds, models_that_may_fail(line))
+                    )
     return tuple(plans)
 
 
-def may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
+def models_that_may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
     """Return the models of a row of claims.csv whose failing is what the claim says."""
     return tuple(filter(None, line["may_fail"].split("; ")))
 
 
-def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
+def add_planned_seeds(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a grid at the planned seeds of all cells that name them.
 
     A row that no cell names keeps its seeds.
     """
-    plans = cells_of(page, scale) if scale in SCALES else ()
+    plans = planned_cells(page, scale) if scale in SCALES else ()
     seeded_rows, known = [], {}
     for row in rows:
         seed = row.get("seed")
@@ -66,7 +68,7 @@ def seeded(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
     return seeded_rows
 
 
-def pair(
+def planned_pair(
     page: str,
     scale: str,
     method: Sequence[Mapping[str, Any]],
@@ -78,7 +80,7 @@ def pair(
     It is None where no cell of the page compares them.
     """
     for plan in (
-        cells_of(page, scale) if scale in SCALES and method and baseline else ()
+        planned_cells(page, scale) if scale in SCALES and method and baseline else ()
     ):
         forms = [(weight, form.models) for weight, form in plan.cell.terms]
         if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
@@ -86,7 +88,7 @@ def pair(
         (_, (first, *more)), (_, (second, *others)) = forms
         if not (more or others):
             for turned, (a, b) in enumerate(((first, second), (second, first))):
-                ours = all(cells.fits(row, *a) for row in method)
-                if ours and all(cells.fits(row, *b) for row in baseline):
+                ours = all(cells.row_fits(row, *a) for row in method)
+                if ours and all(cells.row_fits(row, *b) for row in baseline):
                     return plan, bool(turned)
     return None

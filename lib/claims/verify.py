@@ -18,9 +18,9 @@ import pandas as pd
 
 from lib import data
 from lib.claims import checks, evidence, judging, lists, notebook, planned
-from lib.claims.committed import FILES, FIX, changed, seen
+from lib.claims.committed import FILES, FIX, list_changed_files, list_digests
 from lib.core import disk, paths
-from lib.core.names import one_line
+from lib.core.names import error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
@@ -39,7 +39,7 @@ KEY = 4
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
-def recomputed(run: Run) -> dict[str, float]:
+def recompute_metrics(run: Run) -> dict[str, float]:
     """Return {metric: value} of a recorded run, computed again from its stored
     predictions.
 
@@ -55,20 +55,22 @@ def recomputed(run: Run) -> dict[str, float]:
     else:
         scores = metrics.scores(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
-        said = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
-        more = metrics.scores(task, said, data.judging(described)["labels"])
+        said = data.unpack_predictions(
+            run.arrays("predictions_unseen"), unseen_spec["rows"]
+        )
+        more = metrics.scores(task, said, data.judging_arrays(described)["labels"])
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
 
 
-def damage(run: Run) -> str:
+def describe_damage(run: Run) -> str:
     """Return one line on what is wrong with a record by itself; "" where it is
     sound."""
-    place = paths.shown(run.folder)
+    place = paths.show_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
-        for name, value in recomputed(run).items():
+        for name, value in recompute_metrics(run).items():
             if not abs(value - run.metrics[name]) <= 1e-12:  # A nan is caught, too.
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
     except (
@@ -77,13 +79,13 @@ def damage(run: Run) -> str:
         message = (
             str(error)
             if place in str(error)
-            else f"{place} is damaged: {one_line(error)}"
+            else f"{place} is damaged: {error_in_one_line(error)}"
         )
         return " ".join(message.split())
     return ""
 
 
-def runs(store: Store) -> list[tuple[str, ...]]:
+def list_run_lines(store: Store) -> list[tuple[str, ...]]:
     """Return the lines of `runs.csv`: the run of each row of the grids of all pages and
     claims.
 
@@ -93,19 +95,22 @@ def runs(store: Store) -> list[tuple[str, ...]]:
     alone, since what else it looks up is of mini; at a profile with a plan it has the
     rows of its lines."""
     grids = {
-        (claim["id"], judging.SCALE): judging.rows(claim) for claim in evidence.chosen()
+        (claim["id"], judging.SCALE): judging.rows_of_claim(claim)
+        for claim in evidence.select_claims()
     }
-    for page in (notebook.name_of(path) for path in notebook.find()):
-        grids[page, judging.SCALE] = judging.planned(page, judging.SCALE)
-        grids[page, "paper"] = checks.made(page)
-    plans = (name for name in PROFILES if planned.lines(name))
+    for page in (notebook.id_of_notebook(path) for path in notebook.find_notebooks()):
+        grids[page, judging.SCALE] = judging.rows_of_page(page, judging.SCALE)
+        grids[page, "paper"] = checks.rows_at_paper(page)
+    plans = (name for name in PROFILES if planned.read_plan(name))
     grids |= {
-        (p, name): evidence.made(name, p) for name in plans for p in planned.pages(name)
+        (p, name): evidence.make_rows(name, p)
+        for name in plans
+        for p in planned.list_planned_pages(name)
     }
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
         {
-            (*place, labels(r), str(r.spec.seed), record_name(r.spec, store))
+            (*place, format_labels(r), str(r.spec.seed), record_name(r.spec, store))
             for *place, r in every
         }
     )
@@ -122,7 +127,7 @@ def record_name(spec: Spec, store: Store) -> str:
     return spec.name
 
 
-def labels(row: Row) -> str:
+def format_labels(row: Row) -> str:
     """Return the columns of a row of a grid that are numbers or text, without its
     seed."""
     columns = {
@@ -133,31 +138,33 @@ def labels(row: Row) -> str:
     return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
-def made(store: Store) -> dict[Path, str]:
+def make_tables(store: Store) -> dict[Path, str]:
     """Return {file: its text} of the tables and of README, from the code and the
     records.
 
     Runs that are no records do not count: no other machine has them.
     """
     store = Store(store.records, store.records)
-    with data.planning(look=False):
-        by_id = judging.judged(store=store)
-        lines = judging.lines(by_id)
+    with data.allow_absent_data(look=False):
+        by_id = judging.judge_claims(store=store)
+        lines = judging.verdict_lines(by_id)
         for scale in judging.SCALES[1:]:
             names = [
-                id for id, line in lists.claims().items() if lists.seeds(id, scale)
+                id
+                for id, line in lists.read_claims().items()
+                if lists.planned_seeds(id, scale)
             ]
-            lines += judging.lines(judging.judged(names, store, scale))
-        tables = runs(store), lines, judging.checked(by_id)
+            lines += judging.verdict_lines(judging.judge_claims(names, store, scale))
+        tables = list_run_lines(store), lines, judging.arithmetic_lines(by_id)
     readme = paths.ROOT / "README.md"
-    texts = {readme: judging.posted(readme.read_text(), by_id)}
+    texts = {readme: judging.fill_readme(readme.read_text(), by_id)}
     for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
         table = pd.DataFrame(rows, columns=columns.split(","), dtype=object)
         texts[paths.records_root() / name] = table.to_csv(index=False)
     return texts
 
 
-def keyed(text: str) -> dict[str, list[str]]:
+def group_lines(text: str) -> dict[str, list[str]]:
     """Return {what lines of a table are about: the rest of all these lines, in a
     list}."""
     table = defaultdict(list)
@@ -166,16 +173,20 @@ def keyed(text: str) -> dict[str, list[str]]:
     return table
 
 
-def differences(path: Path, text: str) -> list[str]:
+def list_differences(path: Path, text: str) -> list[str]:
     """Return one line for each difference of a committed file from the text that it
     should have."""
-    old, name = disk.read(path).decode(errors="replace"), paths.shown(path)
+    old, name = disk.read(path).decode(errors="replace"), paths.show_path(path)
     if path.name not in COLUMNS:
-        if lists.absent_papers():  # README tells of all papers.
+        if lists.list_absent_papers():  # README tells of all papers.
             return []
         return [f"{name} has not what these records show: {FIX}"] * (old != text)
-    columns, before, now = COLUMNS[path.name].split(",")[KEY:], keyed(old), keyed(text)
-    if lists.absent_papers():
+    columns, before, now = (
+        COLUMNS[path.name].split(",")[KEY:],
+        group_lines(old),
+        group_lines(text),
+    )
+    if lists.list_absent_papers():
         before = {about: rest for about, rest in before.items() if is_here(about)}
     lines = []
     for about in before | now:
@@ -185,7 +196,7 @@ def differences(path: Path, text: str) -> list[str]:
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
             for c, a, b in changes
-            if far(c, a, b)
+            if differs_clearly(c, a, b)
         ]
         if changes:
             lines.append(f"{name}: {about}: {'; '.join(changes)}: {FIX}")
@@ -195,10 +206,10 @@ def differences(path: Path, text: str) -> list[str]:
 def is_here(about: str) -> bool:
     """Return whether a line of a table is about a page or a claim that is here."""
     name = about.partition(", ")[0]
-    return name in lists.claims() or notebook.path_of(name).exists()
+    return name in lists.read_claims() or notebook.path_of_notebook(name).exists()
 
 
-def far(column: str, old: str, new: str) -> bool:
+def differs_clearly(column: str, old: str, new: str) -> bool:
     """Return whether two texts of a column differ; numbers do by more than NEAR."""
     try:
         return old != new and not abs(float(old) - float(new)) <= NEAR[column]
@@ -206,26 +217,26 @@ def far(column: str, old: str, new: str) -> bool:
         return True
 
 
-def wrong(store: Store, renew: bool = False) -> list[str]:
+def find_faults(store: Store, renew: bool = False) -> list[str]:
     """Return one line for each thing that is wrong, none where the files say what is
     there.
 
     renew: write the files and README's parts, where the records are sound.
     """
-    lines = [line for line in map(damage, store.recorded()) if line]
+    lines = [line for line in map(describe_damage, store.list_records()) if line]
     *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not renew:
         lines += [
-            f"{paths.shown(path)} is missing: {FIX}"
+            f"{paths.show_path(path)} is missing: {FIX}"
             for path in tables
             if not path.exists()
         ]
-        lines += changed(place)
+        lines += list_changed_files(place)
     if lines:
         return lines
-    now = made(store)
+    now = make_tables(store)
     if renew:
         for path, text in now.items():
             disk.write(path, text)
-        return disk.write(place, "".join(seen())) or []
-    return [line for path, text in now.items() for line in differences(path, text)]
+        return disk.write(place, "".join(list_digests())) or []
+    return [line for path, text in now.items() for line in list_differences(path, text)]

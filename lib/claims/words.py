@@ -1,14 +1,14 @@
 """This module gives each cell of a claim one of five words. It is free of torch.
 
 A claim is a row of `claims.csv`, and a cell is one comparison of it
-(`lib.claims.cells`). `judge` takes the collected rows of the grids of the claim's
+(`lib.claims.cells`). `judge_cells` takes the collected rows of the grids of the claim's
 pages. For each cell and task it estimates the contrast with its 95 % interval.
 `Result.word` is the one place that turns an interval into a word: it compares the
 interval with the region that the paper claims, and with the value that the paper
 prints. A claim has no word of its own. It is read as its cells.
 
 Runs that collapsed make no pair, for both models alike, and are counted beside. A model
-of which half the runs learned too little cannot be compared: `unlearned` says which and
+of which half the runs learned too little cannot be compared: `why_unlearned` says which and
 why."""
 
 from collections.abc import Mapping, Sequence
@@ -19,27 +19,27 @@ from typing import Any
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, parsed, scored
-from lib.claims.cells import cell as read
+from lib.claims.cells import FIRST, Cell, parse_cells, scores_examples
+from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
-    estimate,
-    frames_of,
-    groups_of,
-    parts_of,
-    rows_of,
-    thinnest,
+    count_fewest_seeds,
+    estimate_cell,
+    pair_runs,
+    select_comparable_rows,
+    select_frames,
+    select_rows_by_model,
 )
-from lib.claims.measures import valued
+from lib.claims.measures import add_values
 from lib.core import disk
 from lib.stats import compare, paired
 from lib.stats.compare import Column
-from lib.stats.measures import ranked
+from lib.stats.measures import candidate_scores
 
 # WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has
 # the words of printed numbers that are computed again. READING tells how words are to
 # be read.
 WORDS, CHECKS, READING = map(
-    disk.toml(Path(__file__).with_suffix(".toml")).__getitem__,
+    disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
     ("WORDS", "CHECKS", "READING"),
 )
 AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
@@ -314,7 +314,7 @@ class Verdict:
         )
 
 
-def correct(results: list[Result], others: list[float]) -> list[Result]:
+def correct_by_holm(results: list[Result], others: list[float]) -> list[Result]:
     """Return Results with Holm's corrected p over their family: one paper at one
     profile.
 
@@ -330,7 +330,7 @@ def correct(results: list[Result], others: list[float]) -> list[Result]:
 class Setting:
     """A Setting is what the cells of a claim are judged with, beside their rows."""
 
-    metric_of: Mapping[str, Sequence[Column]]  # As in `lib.stats.compare.pairs`.
+    metric_of: Mapping[str, Sequence[Column]]  # As in `lib.stats.compare.pair_columns`.
     scale: str  # The name of the profile.
     # The key is (text of a cell, task).
     printed: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -355,7 +355,7 @@ class Setting:
         return table.get((text, task))
 
 
-def judge(
+def judge_cells(
     line: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> tuple[list[Result], str]:
     """Return (the Results of a claim, a note) from the collected rows of its cells.
@@ -364,28 +364,28 @@ def judge(
     cell whose runs another cell of the claim has here counts once. One that has no rows
     at this profile is not measured, and says what it lacks."""
     results, seen, lost, compared = [], set(), set(), []
-    for cell in parsed(line["cells"]):
+    for cell in parse_cells(line["cells"]):
         try:
-            of_cell = rows_of(cell, rows)
+            of_cell = select_comparable_rows(cell, rows)
         except LookupError as error:
-            why = lacking(error.args[0], setting.scale)
+            why = describe_lack(error.args[0], setting.scale)
             results.append(Result(line["id"], cell, "", None, 0, setting.planned, why))
             continue
-        key = identity(cell, of_cell)
+        key = identify_comparison(cell, of_cell)
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += measure(cell, of_cell, line["id"], setting)
+            results += measure_cell(cell, of_cell, line["id"], setting)
     notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
         *compared
     )
     return results, "; ".join(notes)
 
 
-def lacking(model: str, scale: str) -> str:
+def describe_lack(model: str, scale: str) -> str:
     """Return in a sentence what a profile lacks, from the name of a model without
     rows."""
     label, _, place = model.partition(" at ")
@@ -398,17 +398,20 @@ def lacking(model: str, scale: str) -> str:
     return f"the profile {scale} has no row “{model}”"
 
 
-def identity(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
+def identify_comparison(
+    cell: Cell, rows: Sequence[Mapping[str, Any]]
+) -> tuple[Any, ...]:
     """Return what makes two cells the same comparison: measure, region, weights and
     runs."""
     specs = [
-        frozenset(row["spec"].id for row in part) for _, part in parts_of(cell, rows)
+        frozenset(row["spec"].id for row in part)
+        for _, part in select_rows_by_model(cell, rows)
     ]
     weights = [round(weight, 9) for weight, _ in cell.terms]
     return cell.measure, cell.about, cell.bounds, *weights, *specs
 
 
-def measure(
+def measure_cell(
     cell: Cell, rows: Sequence[Mapping[str, Any]], claim: str, setting: Setting
 ) -> list[Result]:
     """Return the Results of one Cell on its rows.
@@ -423,14 +426,14 @@ def measure(
     def result(
         one: Cell, part: Sequence[Mapping[str, Any]], task: str, beside: bool = False
     ) -> Result:
-        seeds, done = thinnest(one, part)
+        seeds, done = count_fewest_seeds(one, part)
         groups = (
             []
             if one.measure
-            else groups_of(one, part, setting.metric_of, setting.may_fail)
+            else pair_runs(one, part, setting.metric_of, setting.may_fail)
         )
-        reason = untestable(one, part, setting, groups)
-        e = None if reason else estimate(one, part, setting.metric_of, groups)
+        reason = why_untestable(one, part, setting, groups)
+        e = None if reason else estimate_cell(one, part, setting.metric_of, groups)
         planned = setting.planned or seeds
         return Result(
             claim,
@@ -451,8 +454,8 @@ def measure(
         results = []
         for task, part in by_task.items():
             one = read(cell.text.replace("task=each", f"task={task}"))
-            if all(part for _, part in parts_of(one, part)):
-                results.append(result(one, rows_of(one, part), task))
+            if all(part for _, part in select_rows_by_model(one, part)):
+                results.append(result(one, select_comparable_rows(one, part), task))
         return results
     # Tasks are compared with each other where a cell names another task for each of its
     # models.
@@ -471,7 +474,7 @@ def measure(
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def untestable(
+def why_untestable(
     cell: Cell,
     rows: Sequence[Mapping[str, Any]],
     setting: Setting,
@@ -483,9 +486,9 @@ def untestable(
     At least half of a model's runs learned nothing, two models give the same answers on
     all rows, or not all that is ranked has run, or too few of the ranked scores differ.
     """
-    for (label, _), part in parts_of(cell, rows):
+    for (label, _), part in select_rows_by_model(cell, rows):
         if label not in setting.may_fail:
-            if reason := unlearned(label, part, cell.measure, setting):
+            if reason := why_unlearned(label, part, cell.measure, setting):
                 return reason
     for group, _ in groups:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
@@ -494,14 +497,14 @@ def untestable(
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
-        both = ranked(frames_of(cell, rows), setting.metric_of)
+        both = candidate_scores(select_frames(cell, rows), setting.metric_of)
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
             return f"only {fewest} of {len(both)} scores differ"
     return ""
 
 
-def unlearned(
+def why_unlearned(
     label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
 ) -> str:
     """Return in a sentence that half of a model's runs or more learned too little, or
@@ -512,9 +515,11 @@ def unlearned(
     they are no fault."""
     faults, runs = [], 0
     for row in rows:
-        if not (row["run"] and scored(row["spec"]) and has_score(row, setting)):
+        if not (
+            row["run"] and scores_examples(row["spec"]) and has_score(row, setting)
+        ):
             continue
-        level = compare.level(row["run"], setting.metric_of[row["task"]][0])
+        level = compare.level_of_run(row["run"], setting.metric_of[row["task"]][0])
         floor = setting.level.get(row["task"], 0.0) / 2
         runs += 1
         if level.collapsed and measure == "diverged":
@@ -537,7 +542,7 @@ def unlearned(
 
 def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
     """Return whether the run of a row has the score of its task's first column."""
-    return row.get(setting.metric_of[row["task"]][0].key, np.nan) > -inf
+    return row.get(setting.metric_of[row["task"]][0].name_of_score, np.nan) > -inf
 
 
 def count_collapsed(
@@ -549,10 +554,12 @@ def count_collapsed(
     Of a model that may fail it is in how many seeds it comes near the other one. It is
     "" where there is nothing to tell."""
     levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
-    for (label, _), part in parts_of(cell, rows):
+    for (label, _), part in select_rows_by_model(cell, rows):
         for row in part:
-            if row["run"] and scored(row["spec"]) and has_score(row, setting):
-                level = compare.level(row["run"], setting.metric_of[row["task"]][0])
+            if row["run"] and scores_examples(row["spec"]) and has_score(row, setting):
+                level = compare.level_of_run(
+                    row["run"], setting.metric_of[row["task"]][0]
+                )
                 by_task = levels.setdefault(label, {})
                 by_task.setdefault(row["task"], []).append((row["seed"], level))
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
@@ -586,5 +593,8 @@ def count_shares(
     else ""."""
     if not cell.quantity.share:
         return ""
-    frames = [valued(cell.measure, f, setting.metric_of) for f in frames_of(cell, rows)]
+    frames = [
+        add_values(cell.measure, f, setting.metric_of)
+        for f in select_frames(cell, rows)
+    ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

@@ -6,9 +6,9 @@ from dataclasses import astuple
 from pathlib import Path
 
 from lib.cluster import remote
-from lib.cluster.executors import Local, Need, memory
+from lib.cluster.executors import Local, Need, free_memory
 from lib.core import paths
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 
 BACKENDS = ("local", "ray", "slurm")
 
@@ -26,7 +26,7 @@ def open_executor(
     backend leaves its logs. Raises Refused for an unknown backend, and where its
     package is absent."""
     name, _, parameters = backend.partition(":")
-    known("backend", name, BACKENDS)
+    check_name("backend", name, BACKENDS)
     if name != "local":
         try:
             most = max(1, min(workers or 100, len(needs)))
@@ -38,6 +38,6 @@ def open_executor(
     fit = (
         1
         if widest.card
-        else min(paths.cores() // widest.cores, memory() // widest.memory)
+        else min(paths.count_cores() // widest.cores, free_memory() // widest.memory)
     )
     return Local(max(1, min(workers or int(fit), len(needs))), widest.card)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.core import paths
-from lib.core.spec import Spec, generated
+from lib.core.spec import Spec, uses_generated_tasks
 
 # Workers and kernels are forked with these imports. None is of this package, so that
 # each process imports the code as it then is.
@@ -62,24 +62,24 @@ class Need:
     memory: float = 1.0
 
 
-def need(spec: Spec) -> Need:
+def find_need(spec: Spec) -> Need:
     """Return the Need of the run of a Spec."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
-    small = "data" not in spec.args or generated(spec.args)
+    small = "data" not in spec.args or uses_generated_tasks(spec.args)
     memory = PEAK[device or "toy" * small]
-    memory = memory if device else max(memory, large(spec))
+    memory = memory if device else max(memory, memory_of_largest(spec))
     return Need(numerics.get("threads", 1), bool(device), memory)
 
 
-def large(spec: Spec) -> float:
+def memory_of_largest(spec: Spec) -> float:
     """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests
     on, or 0."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
-    return max([PEAK_OF.get(name, 0.0), *map(large, spec.inputs.values())])
+    return max([PEAK_OF.get(name, 0.0), *map(memory_of_largest, spec.inputs.values())])
 
 
-def memory(system: Path = Path("/")) -> int:
+def free_memory(system: Path = Path("/")) -> int:
     """Return the free bytes of memory, as the machine and its control group report
     them.
 
@@ -98,7 +98,7 @@ def memory(system: Path = Path("/")) -> int:
     return free
 
 
-def context(card: bool = False) -> BaseContext:
+def process_context(card: bool = False) -> BaseContext:
     """Return the multiprocessing context in which processes are started.
 
     They are forked from a server that has imports and ran nothing. It is the server of
@@ -112,7 +112,7 @@ def context(card: bool = False) -> BaseContext:
     server.set_forkserver_preload(WARM.split())
     # Sockets lie in a folder that the first call makes among temporary files, whose path
     # may be too long for them.
-    usual, tempfile.tempdir = tempfile.gettempdir(), paths.sockets()
+    usual, tempfile.tempdir = tempfile.gettempdir(), paths.socket_folder()
     util.get_temp_dir()
     tempfile.tempdir = usual
     resource_tracker.ensure_running()  # If it were to start below, it would end the block.
@@ -157,9 +157,9 @@ class Local:
         if self.idle:
             pool = self.idle.pop()
         else:
-            about = context(self.card), _tend, (dict(os.environ),)
+            about = process_context(self.card), _prepare_worker, (dict(os.environ),)
             pool = futures.ProcessPoolExecutor(1, *about)
-        future = pool.submit(_called, function, *args)
+        future = pool.submit(_call_in_worker, function, *args)
         self.running[future] = pool
         return future
 
@@ -207,17 +207,17 @@ class Local:
             process.kill()  # It does nothing to a process that has ended.
 
 
-def _tend(env: Mapping[str, str]) -> None:
+def _prepare_worker(env: Mapping[str, str]) -> None:
     """Prepare a new worker. It leaves interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stopped)
-    attach(env)
+    signal.signal(signal.SIGTERM, _end_worker)
+    attach_to_parent(env)
 
 
 _at_work = False  # A call of this worker is at work.
 
 
-def _called(function: Callable[..., Any], *args: Any) -> Any:
+def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
     """Return what a function returns, in a worker."""
     global _at_work
     _at_work = True
@@ -227,7 +227,7 @@ def _called(function: Callable[..., Any], *args: Any) -> Any:
         _at_work = False
 
 
-def _stopped(*_: Any) -> None:
+def _end_worker(*_: Any) -> None:
     """End a worker: a call at work notes that it was stopped, all else has nothing to
     say."""
     if _at_work:
@@ -235,7 +235,7 @@ def _stopped(*_: Any) -> None:
     os._exit(130)
 
 
-def attach(env: Mapping[str, str]) -> None:
+def attach_to_parent(env: Mapping[str, str]) -> None:
     """Give a new process the environment of its parent, and let it end when its parent
     does."""
     os.environ.clear()

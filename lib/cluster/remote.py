@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.cluster.executors import LAST, Need
 from lib.core import paths
-from lib.core.names import Refused, one_line
+from lib.core.names import Refused, error_in_one_line
 from lib.core.store import say
 
 if TYPE_CHECKING:
@@ -51,14 +51,16 @@ class Ray:
         self.running: dict[futures.Future[Any], Any] = {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = (
-            {"num_cpus": paths.cores(), "include_dashboard": False}
+            {"num_cpus": paths.count_cores(), "include_dashboard": False}
             if address == "local"
             else {}
         )
         try:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises exceptions of many kinds.
-            raise Refused(f"no Ray cluster at {address}: {one_line(error)}") from None
+            raise Refused(
+                f"no Ray cluster at {address}: {error_in_one_line(error)}"
+            ) from None
         self.task = ray.remote(call)
 
     def submit(

@@ -16,21 +16,21 @@ from typing import Any
 from lib.cluster import backends, executors, remote
 from lib.core import paths
 from lib.core.disk import read_json
-from lib.core.execute import work
-from lib.core.names import one_line
-from lib.core.spec import Spec, generated
-from lib.core.store import Store, cost, ledger, needs
+from lib.core.execute import work_on_run
+from lib.core.names import error_in_one_line
+from lib.core.spec import Spec, uses_generated_tasks
+from lib.core.store import Store, core_seconds, read_ledger, why_lost
 from lib.core.types import Json
 
 
-def expected(
+def describe_work(
     todo: Collection[Spec], store: Store | None = None, workers: int | None = None
 ) -> str:
     """Return the work for missing runs as text: "29 runs to make, about 3 min".
 
-    todo: what `Store.missing` returned.
+    todo: what `Store.missing_specs` returned.
     """
-    about = Clock(store or Store()).about(todo, workers or paths.cores())
+    about = Clock(store or Store()).describe_time(todo, workers or paths.count_cores())
     return f"{len(todo)} runs to make, {about}"
 
 
@@ -54,18 +54,23 @@ class Clock:
         Its rows and numerics tell the profiles apart, but not those of records of
         digits and of latencies, so these are not noted."""
         if origin == "run" or step not in ("digits", "latency"):
-            self.took[origin, step, *like(args)].append(seconds)
+            self.took[origin, step, *run_kind(args)].append(seconds)
 
     def median(self, spec: Spec) -> float | None:
         """Return the median seconds of runs like that of a Spec, or None where none is
         known."""
         if spec.step not in self.read:
             self.read.add(spec.step)
-            for run in list(self.store.every(f"{spec.step}-*"))[:300]:
+            for run in list(self.store.list_runs(f"{spec.step}-*"))[:300]:
                 with suppress(ValueError, KeyError, OSError):  # It may be damaged.
                     args = read_json(run.folder / "spec.json")["args"]
-                    self.note(spec.step, args, cost(ledger(run.folder)), run.origin)
-        key = spec.step, *like(spec.args)
+                    self.note(
+                        spec.step,
+                        args,
+                        core_seconds(read_ledger(run.folder)),
+                        run.origin,
+                    )
+        key = spec.step, *run_kind(spec.args)
         took = self.took["run", *key] or self.took["record", *key]
         return statistics.median(took) if took else None
 
@@ -81,20 +86,20 @@ class Clock:
         mean = sum(known) / max(1, len(known))
         return [mean if seconds is None else seconds for seconds in medians]
 
-    def about(self, specs: Iterable[Spec], workers: int = 1) -> str:
+    def describe_time(self, specs: Iterable[Spec], workers: int = 1) -> str:
         """Return the expected time of runs as text."""
         if (forecasts := self.forecast(specs)) is None:
             return "time unknown"
-        return f"about {clocked(sum(forecasts) / workers)}"
+        return f"about {format_seconds(sum(forecasts) / workers)}"
 
 
-def like(args: Json) -> tuple[Any, ...]:
+def run_kind(args: Json) -> tuple[Any, ...]:
     """Return what runs of one step must have in common, for one to tell how long
     another takes."""
-    return generated(args), *(args.get("numerics") or {}).values()
+    return uses_generated_tasks(args), *(args.get("numerics") or {}).values()
 
 
-def make(
+def make_runs(
     specs: Iterable[Spec],
     store: Store | None = None,
     workers: int | None = None,
@@ -113,7 +118,7 @@ def make(
     them. keep: whether the weights of the Specs themselves are saved. done: f(spec),
     called when a run was made."""
     store = store or Store()
-    todo = store.missing(specs, keep, exact)
+    todo = store.missing_specs(specs, keep, exact)
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
@@ -121,7 +126,7 @@ def make(
     running: dict[Any, Spec] = {}
     ended: set[Spec] = set()
     lost: dict[Spec, str] = {}
-    needed = [executors.need(spec) for spec in todo]
+    needed = [executors.find_need(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     place = store.runs.absolute(), store.records.absolute()
     bar = Bar(todo, store, executor)
@@ -130,7 +135,9 @@ def make(
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
                 job = spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds
-                future = executor.submit(work, *job, need=executors.need(spec))
+                future = executor.submit(
+                    work_on_run, *job, need=executors.find_need(spec)
+                )
                 running[future] = spec
             if not running:
                 break
@@ -139,8 +146,8 @@ def make(
                 try:
                     took, error = future.result()
                 except Exception as death:
-                    why = f"its worker died; the next command resumes it ({one_line(death)})"
-                    took, error = 0.0, why
+                    why = "its worker died; the next command resumes it"
+                    took, error = 0.0, f"{why} ({error_in_one_line(death)})"
                 if error:
                     lost[spec] = error
                     continue
@@ -154,7 +161,7 @@ def make(
         bar.bar.close()
     for spec in todo:  # Inputs come first.
         for parent in graph[spec] & lost.keys():
-            lost[spec] = needs(parent, lost[parent])
+            lost[spec] = why_lost(parent, lost[parent])
     return lost
 
 
@@ -186,7 +193,8 @@ class Bar:
             return
         self.drawn = time.monotonic()
         shares = {
-            spec: ledger(self.store.part(spec)).get("progress", 0.0) for spec in running
+            spec: read_ledger(self.store.part(spec)).get("progress", 0.0)
+            for spec in running
         }
         shares |= dict.fromkeys(ended, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
@@ -194,7 +202,9 @@ class Bar:
             f"{len(ended)}/{len(self.todo)} runs", refresh=False
         )
         left = self.left([shares.get(spec, 0.0) for spec in self.todo])
-        to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
+        to_go = (
+            "time unknown" if left is None else f"about {format_seconds(left)} to go"
+        )
         self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
 
@@ -222,7 +232,7 @@ class Bar:
         return statistics.median([0.6 * so_far, (alone * so_far) ** 0.5, so_far])
 
 
-def clocked(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return seconds as text: "12 s", "34 min", "5.6 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"

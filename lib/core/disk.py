@@ -48,34 +48,34 @@ def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
     durable: whether it is on the disk at the end, so that a power loss does not take it
     back."""
     path = Path(path)
-    with room(path.parent):
+    with explain_full_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        collect(path)
+        remove_leftovers(path)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        with room(path.parent):
+        with explain_full_disk(path.parent):
             yield beside / path.name
             if durable:
-                settle(beside / path.name)
+                flush_to_disk(beside / path.name)
             os.replace(beside / path.name, path)
             if durable:
-                synced(path.parent)
+                sync_path(path.parent)
     finally:
         remove(beside)
 
 
-def settle(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Let a file, or a folder with all that is in it, be on the disk before this
     returns."""
     for place, _, files in os.walk(path):
         for name in files:
-            synced(Path(place, name))
-        synced(place)
+            sync_path(Path(place, name))
+        sync_path(place)
     if not path.is_dir():
-        synced(path)
+        sync_path(path)
 
 
-def synced(path: str | Path) -> None:
+def sync_path(path: str | Path) -> None:
     """Let the bytes of a file, or the names in a folder, be on the disk (fsync)."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
@@ -97,7 +97,7 @@ LITTLE = 1 << 20  # A disk with fewer free bytes is full.
 
 
 @contextmanager
-def room(folder: str | Path = "") -> Iterator[None]:
+def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
     """Tell errors of a full disk as OSError with the folder and what to do about it.
 
     Without a folder it is the one of `paths.places` whose disk is full."""
@@ -112,7 +112,7 @@ def room(folder: str | Path = "") -> Iterator[None]:
             torn = is_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.root_of(folder)
+        name = paths.variable_of_path(folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
@@ -128,7 +128,7 @@ def is_full(folder: str | Path) -> bool:
     return False
 
 
-def collect(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove what processes that were killed left beside a path (`atomic_path`).
 
     It is more than a day old, as another process, maybe of another machine, may be
@@ -151,7 +151,7 @@ def remove(path: Path) -> None:
 
 
 @cache
-def toml(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that
     names it."""
 
@@ -164,7 +164,7 @@ def toml(path: str | Path) -> dict[str, Any]:
         return plain(tomllib.loads(read(path).decode()))
     except ValueError as error:
         raise Damaged(
-            f"{paths.shown(path)} is damaged ({error}); fix: take it from git"
+            f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
         ) from None
 
 
@@ -185,7 +185,7 @@ def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
 def read(path: str | Path) -> bytes:
     """Return the bytes of a regular file. Raises Refused for a pipe, of which nothing
     may ever come."""
-    stamp(path)
+    stamp_of_file(path)
     return Path(path).read_bytes()
 
 
@@ -202,7 +202,9 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
         error: Exception = ValueError("two columns of one name")
     except (ValueError, csv.Error) as caught:
         error = caught
-    raise Damaged(f"{paths.shown(path)} is damaged ({error}); fix: take it from git")
+    raise Damaged(
+        f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
+    )
 
 
 def read_json(path: str | Path, fix: str = "") -> Any:
@@ -214,7 +216,7 @@ def read_json(path: str | Path, fix: str = "") -> Any:
         return json.loads(read(path))
     except (ValueError, RecursionError) as error:
         raise Damaged(
-            f"{paths.shown(path)} is damaged ({error}){fix and f'; fix: {fix}'}"
+            f"{paths.show_path(path)} is damaged ({error}){fix and f'; fix: {fix}'}"
         ) from None
 
 
@@ -222,7 +224,7 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
+def stamp_of_file(path: str | Path) -> tuple[str, int, int, int, int]:
     """Return what changes with the content of a file: name, size, times in nanoseconds,
     inode.
 
@@ -230,15 +232,15 @@ def stamp(path: str | Path) -> tuple[str, int, int, int, int]:
     can set the time at which the inode changed."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
-        raise Refused(f"{paths.shown(path)} is no regular file")
+        raise Refused(f"{paths.show_path(path)} is no regular file")
     return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def digest(path: str | Path) -> str:
-    """Return the digest of a file. It is computed once in a process while its `stamp`
+    """Return the digest of a file. It is computed once in a process while its `stamp_of_file`
     stays, and each time while the file is fresh: a second write may have the time of
     the first, as clocks of file systems tick slowly."""
-    place, *state = stamp(path)
+    place, *state = stamp_of_file(path)
     is_fresh = abs(time.time_ns() - state[2]) < TICK
     return _digest.__wrapped__(place) if is_fresh else _digest(place, *state)
 
@@ -249,14 +251,14 @@ def _digest(path: str, *_: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the names of all that lies in a folder and below, but its manifest, and
     their states.
 
     A name is relative to the folder. Links are not followed. Names that begin with a
     dot are left out: they are what a killed process left, or an editor's, and nothing
     reads them."""
-    for place, folders, files in os.walk(folder, onerror=_raised):
+    for place, folders, files in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in (*folders, *sorted(files)):
             path = Path(place, name)
@@ -264,11 +266,11 @@ def entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield path.relative_to(folder).as_posix(), path.lstat()
 
 
-def _raised(error: OSError) -> NoReturn:
+def _raise_error(error: OSError) -> NoReturn:
     raise error
 
 
-def seal(folder: str | Path) -> None:
+def seal_folder(folder: str | Path) -> None:
     """Write the manifest of a folder, and remove what a killed process left in it.
 
     Its files become readable for those to whom the umask of this process gives new
@@ -278,17 +280,19 @@ def seal(folder: str | Path) -> None:
     os.umask(mask)
     for path in list(folder.rglob(".*")):
         remove(path)
-    names = [name for name, state in entries(folder) if not stat.S_ISDIR(state.st_mode)]
+    names = [
+        name for name, state in list_entries(folder) if not stat.S_ISDIR(state.st_mode)
+    ]
     for path in map(folder.joinpath, names):
         if path.is_symlink() or not path.is_file():
-            raise Damaged(f"{paths.shown(path)} is no regular file: delete it")
+            raise Damaged(f"{paths.show_path(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
     files = {name: digest(folder / name) for name in names}
     write_json(folder / MANIFEST, {"version": 1, "files": files})
 
 
-def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
-    """Raise Damaged that names a file of a folder which differs from what `seal` found.
+def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
+    """Raise Damaged that names a file of a folder which differs from what `seal_folder` found.
 
     The manifest names all that is there: a file or a folder more, a link or a pipe is
     damage too.
@@ -298,13 +302,13 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
-            raise Damaged(f"{paths.shown(place)} is no regular file")
+            raise Damaged(f"{paths.show_path(place)} is no regular file")
         manifest = read_json(place)
         if manifest["version"] != 1:
             raise KeyError
         written = manifest["files"]
         above = {parent.as_posix() for name in written for parent in Path(name).parents}
-        modes = {name: state.st_mode for name, state in entries(folder)}
+        modes = {name: state.st_mode for name, state in list_entries(folder)}
         for name in {**modes, **written}:
             place, mode = folder / name, modes.get(name, stat.S_IFREG)
             is_folder = stat.S_ISDIR(mode)
@@ -312,54 +316,58 @@ def check(folder: Path, spared: tuple[str, ...] = ()) -> None:
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
-                    f"{paths.shown(place)} is not in the manifest of its folder"
+                    f"{paths.show_path(place)} is not in the manifest of its folder"
                 )
             if not (is_folder or stat.S_ISREG(mode)):
-                raise Damaged(f"{paths.shown(place)} is no regular file")
+                raise Damaged(f"{paths.show_path(place)} is no regular file")
             if not is_folder and digest(place) != written[name]:
                 raise Damaged(
-                    f"{paths.shown(place)} has another digest than when written"
+                    f"{paths.show_path(place)} has another digest than when written"
                 )
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(
-            f"{paths.shown(place)} cannot be read ({error.strerror})"
+            f"{paths.show_path(place)} cannot be read ({error.strerror})"
         ) from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Damaged):
             raise
-        raise Damaged(f"{paths.shown(place)} lists no digests of version 1") from None
+        raise Damaged(
+            f"{paths.show_path(place)} lists no digests of version 1"
+        ) from None
 
 
-def wrong(folder: Path) -> str:
-    """Return in words how a folder is damaged, as `check` finds it, or "" where it is
+def damage_of_folder(folder: Path) -> str:
+    """Return in words how a folder is damaged, as `check_folder` finds it, or "" where it is
     sound."""
     try:
-        check(folder)
+        check_folder(folder)
     except Damaged as error:
         return str(error)
     return ""
 
 
-def key_of(*what: Any) -> str:
+def digest_values(*what: Any) -> str:
     """Return the digest of JSON values."""
     return sha(json.dumps(what, sort_keys=True).encode())[:24]
 
 
-def remembered(what: Any, sources: Iterable[Path], compute: Callable[[], Any]) -> Any:
+def remember_value(
+    what: Any, sources: Iterable[Path], compute: Callable[[], Any]
+) -> Any:
     """Return `compute()`, a JSON value that follows from the content of the files
     `sources`.
 
-    It is kept on disk until one of the files has another `stamp`, so that planning
+    It is kept on disk until one of the files has another `stamp_of_file`, so that planning
     reads no text. what: JSON that names the value; the note has it too. A damaged note
     is made again, and so is one of another name."""
-    inputs = [what, *map(stamp, sources)]
-    path = paths.runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
+    inputs = [what, *map(stamp_of_file, sources)]
+    path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(what)}.json"
     with suppress(OSError, ValueError, TypeError):
         value, check = read_json(path)
-        if check == key_of(inputs, value):
+        if check == digest_values(inputs, value):
             return value
     value = compute()
     # The disk may be full or read-only: then files are read next time.
     with suppress(OSError):
-        write(path, json.dumps([value, key_of(inputs, value)]), durable=False)
+        write(path, json.dumps([value, digest_values(inputs, value)]), durable=False)
     return value

@@ -17,10 +17,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lib.core import disk, paths, processor
-from lib.core.names import one_line
-from lib.core.spec import Spec, from_json, generated
-from lib.core.steps import STEPS, function
-from lib.core.store import Run, RunWriter, Store, alive, cost, locked, say
+from lib.core.names import error_in_one_line
+from lib.core.spec import Spec, from_json, uses_generated_tasks
+from lib.core.steps import STEPS, function_of_step
+from lib.core.store import (
+    Run,
+    RunWriter,
+    Store,
+    core_seconds,
+    hold_lock,
+    is_locked,
+    say,
+)
 from lib.core.types import Json
 
 # These packages decide results, beside torch.
@@ -41,9 +49,9 @@ def execute(
     store = store or Store()
     if run := store.find(spec, weights=keep):
         return run
-    if alive(store.lock(spec)):
+    if is_locked(store.lock(spec)):
         say(f"waiting  {spec.name}: another process is making it")
-    with locked(store.lock(spec)):
+    with hold_lock(store.lock(spec)):
         return store.find(spec, weights=keep) or _make(
             spec, store, keep, checkpoint_seconds
         )
@@ -55,29 +63,31 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
         name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
         for name, parent in spec.parents.items()
     }
-    commit()  # It is cached now: a later checkout is not the code that runs here.
-    keep = (keep or generated(spec.args)) and STEPS[spec.step].weights
+    read_commit()  # It is cached now: a later checkout is not the code that runs here.
+    keep = (keep or uses_generated_tasks(spec.args)) and STEPS[spec.step].weights
     writer = RunWriter(store, spec, inputs, keep, checkpoint_seconds)
     try:
-        args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        with disk.room(writer.folder):
-            writer.seal(function(spec.step)(writer, **args), environment(spec))
+        args = spec.resolve_outputs({name: run.metrics for name, run in inputs.items()})
+        with disk.explain_full_disk(writer.folder):
+            writer.seal(
+                function_of_step(spec.step)(writer, **args), describe_environment(spec)
+            )
     except KeyboardInterrupt:
         with suppress(OSError):
-            writer.tell("stopped")
+            writer.write_state("stopped")
         raise
     except Exception as error:
-        failure = {"error": one_line(error)}
+        failure = {"error": error_in_one_line(error)}
         try:
-            writer.tell("failed", **failure, traceback=traceback.format_exc())
+            writer.write_state("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # The disk may be full.
             with suppress(OSError):
-                writer.tell("failed", in_place=True, **failure)
+                writer.write_state("failed", in_place=True, **failure)
         raise
     return store.place(spec)
 
 
-def environment(spec: Spec) -> Json:
+def describe_environment(spec: Spec) -> Json:
     """Return what a run was made with: names and versions, and its arithmetic.
 
     "dtype" is that of its numerics, None for a step without. Machines and people are
@@ -95,12 +105,12 @@ def environment(spec: Spec) -> Json:
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if numerics.get("device") else "cpu",
-        **commit(),
+        **read_commit(),
     }
 
 
 @cache
-def commit() -> dict[str, str]:
+def read_commit() -> dict[str, str]:
     """Return {"commit"} of the code as this process first saw it.
 
     "-dirty" follows where a committed file had been changed. Outside a checkout the
@@ -114,7 +124,7 @@ def commit() -> dict[str, str]:
         return {}
 
 
-def work(
+def work_on_run(
     body: Json, runs: Path, records: Path, keep: bool, checkpoint_seconds: float
 ) -> tuple[float | None, str]:
     """Make the run that a worker is asked for. Returns (what it cost, the error in a
@@ -124,16 +134,16 @@ def work(
     executors travel alike."""
     spec = from_json(body)
     try:
-        return cost(
+        return core_seconds(
             execute(spec, Store(runs, records), keep, checkpoint_seconds).status
         ), ""
     except Exception as error:
-        return None, one_line(error)
+        return None, error_in_one_line(error)
     finally:
-        give_back()
+        give_back_memory()
 
 
-def give_back() -> None:
+def give_back_memory() -> None:
     """Return memory that a run no longer needs to the system, before the worker's next
     run.
 

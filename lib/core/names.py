@@ -5,9 +5,9 @@ What the models need too stands in `lib.model.options`, since an export carries
 
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
-from lib.model.options import known as known
-from lib.model.options import one_of as one_of
-from lib.model.options import settled as settled
+from lib.model.options import changed_fields as changed_fields
+from lib.model.options import check_allowed as check_allowed
+from lib.model.options import check_name as check_name
 from lib.model.options import stream as stream
 
 
@@ -16,7 +16,7 @@ class Absent(Refused, FileNotFoundError):
     there."""
 
 
-def one_line(error: BaseException) -> str:
+def error_in_one_line(error: BaseException) -> str:
     """Return an error in one line; what is Refused explains itself, others have their
     kind too."""
     text = " ".join(str(error).split())

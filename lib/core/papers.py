@@ -44,7 +44,7 @@ def find_papers() -> dict[str, Paper]:
 
 
 @cache
-def collect(part: str) -> dict[str, ModuleType]:
+def collect_modules(part: str) -> dict[str, ModuleType]:
     """Return {paper: its module of this name}, of the papers that have one."""
     return {
         name: import_module(f"lib.papers.{name}.{part}")
@@ -60,14 +60,14 @@ def paper_of_page(page: str) -> str:
     return next(names, "")
 
 
-def name_of(path: str | Path) -> str:
+def id_of_notebook(path: str | Path) -> str:
     """Return the id of a notebook: its file's name, behind the prefix of its paper."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem
 
 
-def path_of(name: str) -> Path:
+def path_of_notebook(name: str) -> Path:
     """Return the path of a notebook: in its paper's folder, or in that of all."""
     flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
     if not paper or flat.exists():

@@ -20,26 +20,26 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 
 @cache
-def full(place: str | Path) -> Path:
+def absolute_path(place: str | Path) -> Path:
     """Return the absolute Path of a place. It is cached, as grids ask for it very
     often."""
     return Path(place).expanduser().absolute()
 
 
-def rooted(name: str, default: str | Path) -> Path:
+def folder_of_variable(name: str, default: str | Path) -> Path:
     """Return the absolute folder that an environment variable names; one that is empty
     names none."""
-    return full(os.environ.get(name) or default)
+    return absolute_path(os.environ.get(name) or default)
 
 
 # Kernels and workers inherit the roots, and stand in other folders: so roots are made
 # absolute.
 for _name in filter(os.environ.get, ROOTS):
-    os.environ[_name] = str(full(os.environ[_name]))
-NOTEBOOKS = rooted("NOTEBOOKS_ROOT", ROOT / "notebooks")
+    os.environ[_name] = str(absolute_path(os.environ[_name]))
+NOTEBOOKS = folder_of_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
 # This file has the digests of the notebooks that standard pages are made of.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = rooted("FIGURES_ROOT", ROOT / "figures")
+FIGURES = folder_of_variable("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 # This folder has the labels and other numbers of unseen rows, by the digest of the
@@ -52,21 +52,21 @@ DIGESTS = DATA / "digests.json"
 
 def data_root() -> Path:
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return rooted("DATA_ROOT", DATA)
+    return folder_of_variable("DATA_ROOT", DATA)
 
 
 def models_root() -> Path:
     """Return the folder that holds one folder for each checkpoint in Hugging Face
     layout."""
-    return full(f"{DATA}/models")
+    return absolute_path(f"{DATA}/models")
 
 
 def runs_root() -> Path:
-    return rooted("RUNS_ROOT", f"{DATA}/runs")
+    return folder_of_variable("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root() -> Path:
-    return rooted("RECORDS_ROOT", f"{DATA}/records")
+    return folder_of_variable("RECORDS_ROOT", f"{DATA}/records")
 
 
 def resolve_path(path: str | Path) -> Path:
@@ -85,14 +85,14 @@ def in_lab() -> bool:
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
-def shown(path: str | Path) -> str:
+def show_path(path: str | Path) -> str:
     """Return a path as a reader should see it: relative to the project where it lies
     inside."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def roots() -> dict[str, Path]:
+def list_roots() -> dict[str, Path]:
     """Return {environment variable: the folder that it names}."""
     return {
         "RUNS_ROOT": runs_root(),
@@ -104,11 +104,11 @@ def roots() -> dict[str, Path]:
 
 
 def places() -> dict[str, Path]:
-    """Return `roots`, and the folder of temporary files under its variable."""
-    return {**roots(), "TMPDIR": Path(tempfile.gettempdir())}
+    """Return `list_roots`, and the folder of temporary files under its variable."""
+    return {**list_roots(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def root_of(path: str | Path) -> str:
+def variable_of_path(path: str | Path) -> str:
     """Return the environment variable that moves a path, or "" where none does."""
     for name, root in places().items():
         if Path(path).is_relative_to(root):
@@ -116,23 +116,23 @@ def root_of(path: str | Path) -> str:
     return ""
 
 
-def movable(path: str | Path | None) -> str:
+def suggest_variable(path: str | Path | None) -> str:
     """Return a fix for a file that cannot be made or read, or "" where no variable
     moves it."""
-    if not path or not (name := root_of(path)):
+    if not path or not (name := variable_of_path(path)):
         return ""
-    folder = shown(places()[name])
+    folder = show_path(places()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
-def home() -> Path | None:
+def find_home() -> Path | None:
     """Return the home folder of this process, or None where it has none."""
     with suppress(RuntimeError):
         return Path.home()
     return None
 
 
-def scrubbed(text: str) -> str:
+def scrub_paths(text: str) -> str:
     """Return a text with the variables that name folders of this machine in place of
     them.
 
@@ -141,11 +141,11 @@ def scrubbed(text: str) -> str:
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
-        home(): "~",
+        find_home(): "~",
         Path(tempfile.gettempdir()): "$TMPDIR",
     }
     placeholders |= {
-        p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)
+        p: f"${name}" for name, p in list_roots().items() if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
         if os.path.isabs(path) and Path(path).parts[1:]:
@@ -154,7 +154,7 @@ def scrubbed(text: str) -> str:
     return text
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of CPU cores that this process may use."""
     return (
         len(os.sched_getaffinity(0))
@@ -163,7 +163,7 @@ def cores() -> int:
     )
 
 
-def sockets() -> str:
+def socket_folder() -> str:
     """Return the folder for sockets, whose paths have at most 107 bytes.
 
     It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where

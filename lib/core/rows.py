@@ -18,7 +18,7 @@ from lib.core.store import Run
 PARTS = 12  # Widths are counted in the heads of BERT-base, unless a row has `of`.
 
 
-def width(labels: Mapping[str, Any]) -> str:
+def format_width(labels: Mapping[str, Any]) -> str:
     """Return the width of a row as text: "3/12", its label `m` of the heads `of` the
     whole model."""
     heads = labels.get("of", PARTS)

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lib.core.disk import sha
-from lib.core.names import Refused, known, settled
+from lib.core.names import Refused, changed_fields, check_name
 from lib.core.steps import STEPS
 
 if TYPE_CHECKING:
@@ -55,19 +55,21 @@ class Spec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        known("step", self.step, STEPS)
+        check_name("step", self.step, STEPS)
         step = STEPS[self.step]
         for name in self.args:
-            known(f"argument of step {self.step}", name, step.args)
+            check_name(f"argument of step {self.step}", name, step.args)
         inputs = {name: spec for name, spec in self.inputs.items() if spec is not None}
         object.__setattr__(self, "inputs", inputs)
         for name in inputs:
-            known(
+            check_name(
                 f"input of step {self.step}",
                 name[: name.find(":") + 1] or name,
                 step.inputs,
             )
-        args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
+        args = {
+            k: to_plain_json(v) for k, v in sorted(self.args.items()) if v is not None
+        }
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
@@ -112,7 +114,7 @@ class Spec:
             n: s.id + f"/{s.seed}" * (s.seed is not None)
             for n, s in self.inputs.items()
         }
-        version, args = STEPS[self.step].version, placeless(self.args)
+        version, args = STEPS[self.step].version, drop_full_paths(self.args)
         return sha(canonical([self.step, version, args, inputs]).encode())[:12]
 
     @property
@@ -124,7 +126,7 @@ class Spec:
             )
         return f"{self.step}-{self.id}/{self.seed}"
 
-    def resolved(self, metrics: Mapping[str, Json]) -> Json:
+    def resolve_outputs(self, metrics: Mapping[str, Json]) -> Json:
         """Return the arguments with every Output replaced by its value.
 
         metrics: {input name: metrics of its run}.
@@ -161,7 +163,7 @@ def from_json(body: Json) -> Spec:
     Raises Refused where the step has another version now.
     """
     step, version = body["step"], body["version"]
-    known("step", step, STEPS)
+    check_name("step", step, STEPS)
     if version != STEPS[step].version:
         raise Refused(
             f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
@@ -171,7 +173,7 @@ def from_json(body: Json) -> Spec:
     return Spec(step, body["args"], inputs, body["seed"])
 
 
-def ancestry(specs: Iterable[Spec]) -> set[Spec]:
+def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     """Return all inputs of some Specs, and the inputs of these, and so on."""
     ancestors, left = set(), list(specs)
     while left:
@@ -181,7 +183,7 @@ def ancestry(specs: Iterable[Spec]) -> set[Spec]:
     return ancestors
 
 
-def generated(args: Json) -> bool:
+def uses_generated_tasks(args: Json) -> bool:
     """Return whether the arguments of a step name generated tasks.
 
     Such a run keeps its weights even where no other run needs them: they are some
@@ -197,7 +199,7 @@ def generated(args: Json) -> bool:
 PLAIN = {bool, int, float, str, type(None)}
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Return a value with options and Outputs as plain JSON.
 
     Raises TypeError for a value that JSON would change.
@@ -205,28 +207,28 @@ def plain(value: Any) -> Any:
     if type(value) in PLAIN:
         return value
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in sorted(value.items())}
+        return {str(k): to_plain_json(v) for k, v in sorted(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [to_plain_json(v) for v in value]
     if isinstance(value, Output):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
-        return plain(settled(value))
+        return to_plain_json(changed_fields(value))
     raise Refused(
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
         "lists, dicts or an option of lib.core.options"
     )
 
 
-def placeless(value: Any) -> Any:
+def drop_full_paths(value: Any) -> Any:
     """Return arguments without full paths.
 
     What lies at a path is identified by the digest beside it.
     """
     if isinstance(value, dict):
-        return {k: placeless(v) for k, v in value.items()}
+        return {k: drop_full_paths(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [placeless(v) for v in value]
+        return [drop_full_paths(v) for v in value]
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 

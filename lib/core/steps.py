@@ -12,7 +12,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from lib.core.papers import collect
+from lib.core.papers import collect_modules
 
 SHARED = "lib.train.steps"
 
@@ -70,7 +70,7 @@ def collect_steps() -> dict[str, Step]:
         place = f"{SHARED}.{module}"
         sides = tuple(inputs.split()), tuple(args.split())
         steps[name] = Step(name, version, *sides, place, name in MAKING)
-    for paper, table in collect("steps").items():
+    for paper, table in collect_modules("steps").items():
         for name, line in table.STEPS.items():
             place = f"lib.papers.{paper}.{line['module']}"
             on_task = f"{TASK_TRAINING} " if line.get("on_task") else ""
@@ -84,7 +84,7 @@ def collect_steps() -> dict[str, Step]:
 STEPS = collect_steps()
 
 
-def function(name: str) -> Callable[..., Any]:
+def function_of_step(name: str) -> Callable[..., Any]:
     """Return f(run, **args) -> metrics, which makes a run of a step.
 
     Its module is imported now. A step whose function takes a `training` gets it as a
@@ -92,4 +92,4 @@ def function(name: str) -> Callable[..., Any]:
     step = getattr(import_module(STEPS[name].module), name)
     if "training" not in signature(step).parameters:
         return step
-    return partial(import_module("lib.train.learn").on_task, step)
+    return partial(import_module("lib.train.learn").call_on_task, step)

@@ -36,7 +36,7 @@ from safetensors.numpy import load_file, save_file
 from lib.core import disk, paths, processor
 from lib.core.disk import Damaged, read_json, write_json
 from lib.core.names import Absent
-from lib.core.spec import Spec, from_json, placeless
+from lib.core.spec import Spec, drop_full_paths, from_json
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
@@ -51,7 +51,7 @@ def say(line: str) -> None:
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
-def part(name: str) -> property:
+def read_part(name: str) -> property:
     """Return a property that reads a part of a run (PARTS) when it is asked for."""
     return property(lambda run: run.body[name])
 
@@ -66,16 +66,16 @@ class Run:
     folder: Path
     origin: str  # A "run" was made here; a "record" is committed.
 
-    spec, status, metrics, env = map(part, PARTS)
+    spec, status, metrics, env = map(read_part, PARTS)
 
     @cached_property
     def body(self) -> dict[str, Json]:
         """Return all PARTS, after a check of the digests of all files but the
         weights."""
-        disk.check(self.folder, ("model/",))
+        disk.check_folder(self.folder, ("model/",))
         for name in PARTS:
             if not (self.folder / f"{name}.json").exists():
-                raise Damaged(f"{paths.shown(self.folder)} has no {name}.json")
+                raise Damaged(f"{paths.show_path(self.folder)} has no {name}.json")
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
@@ -104,7 +104,7 @@ class Run:
         """Return the run beside this one that has float32 in place of bfloat16, or
         None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
-        return None if spec.twin == spec else opened(spec.twin, {self.origin: root})
+        return None if spec.twin == spec else open_run(spec.twin, {self.origin: root})
 
     def check(self, spec: Spec, weights: bool = False) -> None:
         """Raise Damaged where this is not the whole run of a Spec, OSError where it
@@ -113,33 +113,38 @@ class Run:
         weights: whether they are checked as well.
         """
         stored, asked = self.spec, spec.to_json()
-        if stored != asked and placeless(stored) != placeless(asked):
-            raise Damaged(f"{paths.shown(self.folder)} holds the run of another Spec")
+        if stored != asked and drop_full_paths(stored) != drop_full_paths(asked):
+            raise Damaged(
+                f"{paths.show_path(self.folder)} holds the run of another Spec"
+            )
         if weights:
-            disk.check(self.folder)
+            disk.check_folder(self.folder)
 
 
 @contextmanager
-def locked(path: Path, patience: float = -1) -> Iterator[None]:
+def hold_lock(path: Path, patience: float = -1) -> Iterator[None]:
     """Hold the exclusive right to make a run. While another process holds it, wait.
 
     path: the lock file of the run. patience: the seconds after which this raises
     Timeout; below 0 it waits without an end. The lock is the file system's (filelock).
     It ends with the process that holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with disk.room(path.parent), FileLock(path, patience, thread_local=False):
+    with (
+        disk.explain_full_disk(path.parent),
+        FileLock(path, patience, thread_local=False),
+    ):
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
 
 
-def alive(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock at a path."""
     if not path.exists():
         return False
     try:
-        with locked(path, 0):
+        with hold_lock(path, 0):
             return False
     except (Timeout, PermissionError):
         return True
@@ -157,7 +162,9 @@ def run_lines() -> list[dict[str, str]]:
     return disk.read_csv(path) if path.exists() else []
 
 
-def opened(spec: Spec, roots: Mapping[str, Path], weights: bool = False) -> Run | None:
+def open_run(
+    spec: Spec, roots: Mapping[str, Path], weights: bool = False
+) -> Run | None:
     """Return the run of a Spec in the first of some folders {origin: folder}, or None.
 
     Of a run that is not used a line says why. weights: as in `Store.find`.
@@ -191,7 +198,7 @@ class Store:
         weights: whether it must still have its model. A run that is damaged, or belongs
         to another Spec, is not used, and a line says so. Raises OSError for a run that
         cannot be read."""
-        return opened(spec, {"record": self.records, "run": self.runs}, weights)
+        return open_run(spec, {"record": self.records, "run": self.runs}, weights)
 
     def look(self, spec: Spec, weights: bool = False) -> tuple[Spec, Run | None]:
         """Return (the Spec whose run stands for a Spec: itself or its twin, the run or
@@ -212,10 +219,10 @@ class Store:
         It replaces a run that is damaged or has no weights. If it is killed, or the
         power is lost, the new run is whole under either name."""
         final = self.runs / spec.name
-        disk.settle(self.part(spec))
+        disk.flush_to_disk(self.part(spec))
         disk.remove(final)
         self.part(spec).rename(final)
-        disk.synced(final.parent)
+        disk.sync_path(final.parent)
         return Run(final, "run")
 
     def part(self, spec: Spec) -> Path:
@@ -238,7 +245,7 @@ class Store:
             status = self.unfinished(part)
         return {"run": run, "state": status["state"]}
 
-    def missing(
+    def missing_specs(
         self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
     ) -> dict[Spec, bool]:
         """Return {Spec: whether its weights are needed} of the runs that must be made
@@ -276,23 +283,25 @@ class Store:
 
         It is the error of the input at the root of it.
         """
-        for missing_spec in self.missing([spec]):  # Inputs come first.
-            if error := ledger(self.part(missing_spec)).get("error"):
+        for missing_spec in self.missing_specs([spec]):  # Inputs come first.
+            if error := read_ledger(self.part(missing_spec)).get("error"):
                 return (
                     error
                     if missing_spec == self.look(spec)[0]
-                    else needs(missing_spec, error)
+                    else why_lost(missing_spec, error)
                 )
         return ""
 
     def unfinished(self, part: Path) -> Json:
         """Return what the ledger of one of `parts` says."""
-        status = ledger(part)
+        status = read_ledger(part)
         if status["state"] not in ("failed", "stopped"):
-            status["state"] = "running" if alive(part.with_suffix(".lock")) else "died"
+            status["state"] = (
+                "running" if is_locked(part.with_suffix(".lock")) else "died"
+            )
         return status
 
-    def every(self, pattern: str = "[!.]*") -> Iterator[Run]:
+    def list_runs(self, pattern: str = "[!.]*") -> Iterator[Run]:
         """Yield the records, then the finished runs, damaged ones too.
 
         pattern: a pattern of folder names, step-identity.
@@ -303,9 +312,9 @@ class Store:
                 if folder.suffix != ".part":
                     yield Run(folder, origin)
 
-    def recorded(self) -> list[Run]:
+    def list_records(self) -> list[Run]:
         """Return every record."""
-        return [run for run in self.every() if run.origin == "record"]
+        return [run for run in self.list_runs() if run.origin == "record"]
 
     def parts(self) -> list[Path]:
         """Return the folders of runs that are being made or were left unfinished."""
@@ -319,13 +328,13 @@ class Store:
             shutil.copytree(
                 run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*")
             )
-            disk.seal(folder)
-            disk.settle(folder)
+            disk.seal_folder(folder)
+            disk.flush_to_disk(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
 
-def cost(status: Json) -> float:
+def core_seconds(status: Json) -> float:
     """Return the core seconds of a run, which other work on the machine does not
     stretch.
 
@@ -334,7 +343,7 @@ def cost(status: Json) -> float:
     return status.get("core_seconds") or status["seconds"]
 
 
-def ledger(part: Path) -> Json:
+def read_ledger(part: Path) -> Json:
     """Return what the ledger of an unfinished run says.
 
     A ledger that is damaged or absent says that the run died.
@@ -346,7 +355,7 @@ def ledger(part: Path) -> Json:
         return status
 
 
-def needs(spec: Spec, error: str) -> str:
+def why_lost(spec: Spec, error: str) -> str:
     """Return in one line why a run is lost whose input, or an input of that, is
     missing."""
     root = f"needs {spec.name}, which could not be made: {error}"
@@ -383,7 +392,7 @@ class Scratch:
         """Keep arrays under a name."""
         self.arrays[name] = arrays
 
-    def logged(self, name: str) -> Arrays:
+    def read_log(self, name: str) -> Arrays:
         """Return the arrays of what was logged under a name: {"step": [n], ...}.
 
         If a step has several notes, the last one counts.
@@ -417,7 +426,7 @@ class RunWriter(Scratch):
         self.checkpoint_seconds = checkpoint_seconds
         self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = ledger(self.folder)
+        before = read_ledger(self.folder)
         self.attempts = before["attempts"] + 1
         # The costs of earlier attempts count, so that a resumed run tells its whole
         # cost.
@@ -430,14 +439,14 @@ class RunWriter(Scratch):
             disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json())
         self.made_as = self.stamp()
-        self.tell("started")
+        self.write_state("started")
 
     def stamp(self) -> tuple[int, int, int]:
         """Return what tells this folder from one that was made anew in its place."""
         spec = (self.folder / "spec.json").stat()
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
-    def stand(self) -> None:
+    def check_folder_stands(self) -> None:
         """Raise FileNotFoundError where somebody has deleted the folder while the run
         is made.
 
@@ -446,13 +455,13 @@ class RunWriter(Scratch):
         with suppress(FileNotFoundError):
             if self.stamp() == self.made_as:
                 return
-        where = f"{paths.shown(self.folder)} was deleted while the run was made"
+        where = f"{paths.show_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
-    def tell(self, state: str, in_place: bool = False, **more: Any) -> None:
+    def write_state(self, state: str, in_place: bool = False, **more: Any) -> None:
         """Write the ledger. in_place: over the bytes that it has, which takes no room
         on a disk."""
-        self.stand()
+        self.check_folder_stands()
         status = {
             "state": state,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -473,10 +482,10 @@ class RunWriter(Scratch):
         second."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
-            self.tell("started", progress=round(fraction, 4), **now)
+            self.write_state("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        self.stand()
+        self.check_folder_stands()
         # The format takes the bytes of an array as they lie.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
@@ -489,11 +498,11 @@ class RunWriter(Scratch):
     def seal(self, metrics: Json, env: Json) -> None:
         """Write the last files of a run. Only its rename is left then
         (`Store.place`)."""
-        self.stand()
+        self.check_folder_stands()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
         disk.write(self.folder / "events.jsonl", body, durable=False)
         shutil.rmtree(self.resume, ignore_errors=True)
-        self.tell("finished")
-        disk.seal(self.folder)
+        self.write_state("finished")
+        disk.seal_folder(self.folder)

@@ -32,7 +32,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
-from lib.core.names import Absent, Refused, known, stream
+from lib.core.names import Absent, Refused, check_name, stream
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
 
@@ -123,7 +123,7 @@ def source(name: str) -> ModuleType:
     source with official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy`
     and `own` take no root. `own` has no fixed tasks: it has `task(name)` and
     `files(name)`."""
-    known("data source", name, FOLDERS)
+    check_name("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
 
 
@@ -146,11 +146,11 @@ def task(name: str, task_name: str) -> Task:
     """
     if name == "own":
         return source(name).task(task_name)
-    known(f"task of source {name!r}", task_name, tasks(name))
+    check_name(f"task of source {name!r}", task_name, tasks(name))
     return tasks(name)[task_name]
 
 
-def described(descriptor: Json) -> Task:
+def task_of_descriptor(descriptor: Json) -> Task:
     """Return the Task that a descriptor names."""
     return task(descriptor["source"], descriptor["task"])
 
@@ -160,7 +160,7 @@ _look = True
 
 
 @contextmanager
-def planning(look: bool = True) -> Iterator[set[str]]:
+def allow_absent_data(look: bool = True) -> Iterator[set[str]]:
     """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set
     of the keys of all that is absent.
 
@@ -181,7 +181,7 @@ def official_digests() -> Json:
     """
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return read_digests(*disk.stamp(paths.DIGESTS))
+    return read_digests(*disk.stamp_of_file(paths.DIGESTS))
 
 
 @cache
@@ -214,19 +214,19 @@ def at_hand_or_official(
         return official or "absent"
 
 
-def holding(name: str, file: str) -> Path | None:
+def find_checkpoint(name: str, file: str) -> Path | None:
     """Return the local folder of a checkpoint that contains `file`; None where there is
     none."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
-def locate(name: str) -> Path:
+def locate_checkpoint(name: str) -> Path:
     """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways
     to get one."""
-    if folder := holding(name, WEIGHTS):
+    if folder := find_checkpoint(name, WEIGHTS):
         return folder
-    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
+    why = f"no checkpoint {name!r} under {paths.show_path(paths.models_root())}"
     fix = f"run `python -m lib fetch {name}`, or put its folder there, with {WEIGHTS}"
     raise Absent(f"{why}: {fix}")
 
@@ -237,7 +237,7 @@ def weights(name: str) -> str:
 
     It is that of the weights. For a user's folder, named by its full path, it covers
     all files."""
-    folder = locate(name)
+    folder = locate_checkpoint(name)
     if not Path(name).is_absolute():
         return disk.digest(folder / WEIGHTS)
     files = sorted(checkpoint_files(folder))
@@ -253,7 +253,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
 def checkpoint_digest(name: str) -> str:
     """Return the digest of a checkpoint's local weights, or the official one where it
     is absent."""
-    has_place = holding(name, WEIGHTS) is not None
+    has_place = find_checkpoint(name, WEIGHTS) is not None
     return at_hand_or_official(f"models/{name}", lambda: weights(name), has_place)
 
 
@@ -282,7 +282,9 @@ def one_split(name: str, task_name: str, split_name: str) -> Split:
     task_splits = splits(name, task_name)
     if split_name not in task_splits:
         lacking = f"{name}/{task_name} has no split {split_name!r}, only {', '.join(task_splits)}"
-        raise Absent(f"{lacking}: add its file under {paths.shown(paths.data_root())}")
+        raise Absent(
+            f"{lacking}: add its file under {paths.show_path(paths.data_root())}"
+        )
     return task_splits[split_name]
 
 
@@ -305,7 +307,7 @@ def digest(
     return body.hexdigest()[:16]
 
 
-def of_rows(name: str, task_name: str) -> str:
+def digest_task_rows(name: str, task_name: str) -> str:
     """Return the digest of a task's rows; for a user's file it covers the class names
     or the scale of the scores too."""
     labels = ()
@@ -315,21 +317,23 @@ def of_rows(name: str, task_name: str) -> str:
     return digest(splits(name, task_name), labels)
 
 
-def at_hand(name: str, task_name: str) -> tuple[str, list[str]]:
+def find_local_rows(name: str, task_name: str) -> tuple[str, list[str]]:
     """Return (digest, names of the splits) of a task's local rows. Raises
     FileNotFoundError where they are absent.
 
     Official rows that are there are looked for once, a user's files again when they
     change: a grid asks for them a thousand times."""
     user_files = source(name).files(task_name) if name == "own" else ()
-    return looked_for(name, task_name, *((str(f), disk.digest(f)) for f in user_files))
+    return look_for_rows(
+        name, task_name, *((str(f), disk.digest(f)) for f in user_files)
+    )
 
 
 @cache
-def looked_for(
+def look_for_rows(
     name: str, task_name: str, *contents: tuple[str, str]
 ) -> tuple[str, list[str]]:
-    """Return what `at_hand` does. contents: the paths of a user's files, with digests.
+    """Return what `find_local_rows` does. contents: the paths of a user's files, with digests.
 
     Digest and names are noted on disk until a file of the source or of this package
     changes: reading every task takes seconds, and each command asks for most of them.
@@ -339,10 +343,10 @@ def looked_for(
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
     def read() -> list[str]:
-        return [of_rows(name, task_name), *splits(name, task_name)]
+        return [digest_task_rows(name, task_name), *splits(name, task_name)]
 
     note = ["rows", name, task_name, *contents]
-    rows_digest, *names = disk.remembered(note, [*CODE, *files], read)
+    rows_digest, *names = disk.remember_value(note, [*CODE, *files], read)
     return rows_digest, names
 
 
@@ -377,7 +381,7 @@ def describe(
     task(name, task_name)
     has_place = not folder(name) or any(map(os.path.isdir, folder(name)))
     rows_digest = at_hand_or_official(
-        key, lambda: at_hand(name, task_name)[0], has_place
+        key, lambda: find_local_rows(name, task_name)[0], has_place
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: Json = {
@@ -413,11 +417,15 @@ def describe(
             split = pool(body)
             drawn_entry = {"rows": len(split), "digest": digest({"pool": split})}
         body["drawn"] = drawn_entry
-        enough(key, drawn_entry["rows"], rows or 0, held_out, " rows to draw from")
+        check_enough_rows(
+            key, drawn_entry["rows"], rows or 0, held_out, " rows to draw from"
+        )
     return {k: v for k, v in body.items() if v is not None}
 
 
-def enough(key: str, available: int, rows: int, held_out: int, kind: str = "") -> None:
+def check_enough_rows(
+    key: str, available: int, rows: int, held_out: int, kind: str = ""
+) -> None:
     """Raise Refused where fewer rows are `available` than are asked for.
 
     kind: words on what rows they are, for the message."""
@@ -438,7 +446,7 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(splits(name, task_name))
-    check(key, of_rows(name, task_name), descriptor["digest"])
+    check(key, digest_task_rows(name, task_name), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     if drawn_entry := descriptor.get("drawn"):
         if seed is None:
@@ -448,8 +456,8 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
         train, what = pool(descriptor), f"{key}, the rows to draw from,"
         check(what, digest({"pool": train}), drawn_entry["digest"])
     rows = descriptor.get("rows", len(train) - held)
-    enough(key, len(train), rows, held)
-    order, first = permuted(train), rows
+    check_enough_rows(key, len(train), rows, held)
+    order, first = permute_rows(train), rows
     if drawn_entry:
         assert seed is not None
         order = np.random.default_rng(stream(seed, "rows")).permutation(len(train))
@@ -459,7 +467,7 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     if held:
         task_splits["held_out"] = train.take(np.sort(order[first : first + held]))
     if "unseen" in descriptor:
-        task_splits["unseen"] = described_unseen(descriptor)
+        task_splits["unseen"] = load_unseen(descriptor)
     return task_splits
 
 
@@ -473,7 +481,7 @@ def check(what: str, actual: str, expected: str) -> None:
         raise Refused(f"{what} has digest {actual}; this run is of {expected}: {fix}")
 
 
-def permuted(split: Split) -> np.ndarray:
+def permute_rows(split: Split) -> np.ndarray:
     """Return the order in which rows are drawn from a split: a fixed permutation
     [N]."""
     return np.random.default_rng(0).permutation(len(split))
@@ -485,11 +493,11 @@ def unseen_positions(train: Split, beside: int, count: int, words: int) -> list[
 
     They stand behind the first `beside` in the order of drawing, share no text with
     these, and have at least so many `words`."""
-    order = permuted(train)
+    order = permute_rows(train)
     behind = order[beside:]
     if words:
         behind = behind[left.words(train)[behind] >= words]
-    return left.apart(train, order[:beside], behind, count)
+    return left.select_apart(train, order[:beside], behind, count)
 
 
 def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
@@ -501,7 +509,7 @@ def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
     beside, count = entry["beside"], entry["rows"]
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
-        return split.take(np.sort(permuted(split)[:count]))
+        return split.take(np.sort(permute_rows(split)[:count]))
     train = one_split(name, task_name, "train")
     chosen = unseen_positions(train, beside, count, entry.get("words", 0))
     if not chosen:
@@ -510,7 +518,7 @@ def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
     return train.take(np.sort(chosen))
 
 
-def described_unseen(descriptor: Json) -> Split:
+def load_unseen(descriptor: Json) -> Split:
     """Return the unseen rows of a descriptor. Raises Refused where they have
     changed."""
     name, task_name = descriptor["source"], descriptor["task"]
@@ -550,12 +558,12 @@ def pool_beside(train: Split, beside: int, count: int, words: int) -> Split:
     `unseen_positions`."""
     taken = unseen_positions(train, beside, count, words)
     rest = np.setdiff1d(np.arange(len(train)), taken)
-    return train.take(np.array(left.apart(train, taken, rest, len(train)), int))
+    return train.take(np.array(left.select_apart(train, taken, rest, len(train)), int))
 
 
-def judging(descriptor: Json) -> Arrays:
+def judging_arrays(descriptor: Json) -> Arrays:
     """Return the arrays by which predictions for the unseen rows of a descriptor are
-    judged (lib.data.unseen.judged).
+    judged (lib.data.unseen.judging_rows).
 
     Where `data/unseen/` has a file of these rows, the data themselves are not needed.
     """
@@ -564,14 +572,16 @@ def judging(descriptor: Json) -> Arrays:
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
     if path.exists():
         return load_file(path)
-    check(f"{name}/{task_name}", of_rows(name, task_name), descriptor["digest"])
+    check(
+        f"{name}/{task_name}", digest_task_rows(name, task_name), descriptor["digest"]
+    )
     every = None if unseen_entry["beside"] else one_split(name, task_name, "train")
-    return left.judged(
-        described_unseen(descriptor), one_split(name, task_name, "dev"), every
+    return left.judging_rows(
+        load_unseen(descriptor), one_split(name, task_name, "dev"), every
     )
 
 
-def packed(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
+def pack_predictions(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
     """Return what a run keeps of its predictions for N unseen rows: one array.
 
     labels: the names of the C classes; () for a regression. scores: logits [N, C], or
@@ -585,8 +595,8 @@ def packed(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
     return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
 
 
-def unpacked(arrays: Arrays, count: int) -> np.ndarray:
-    """Return the classes or scores [N] that `packed` kept. count: the number N of
+def unpack_predictions(arrays: Arrays, count: int) -> np.ndarray:
+    """Return the classes or scores [N] that `pack_predictions` kept. count: the number N of
     rows."""
     [(kind, values)] = arrays.items()
     return (

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.core import disk
 from lib.data import Split
-from lib.data.lines import parsed
+from lib.data.lines import read_json_value
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -58,11 +58,11 @@ class Feed:
         return max(self.unknown, self.cut, self.empty / len(self.lengths)) > MUCH
 
 
-def look(split: Split, folder: str | Path, length: int) -> Feed | None:
+def measure_feed(split: Split, folder: str | Path, length: int) -> Feed | None:
     """Return the Feed of a Split by the tokenizer in a folder; None where its files are
     not those of a BERT or of the tokenizers library."""
     files = [Path(folder, name) for name in FILES]
-    stamps = [disk.stamp(path) for path in files if path.exists()]
+    stamps = [disk.stamp_of_file(path) for path in files if path.exists()]
     return _look(split, str(folder), length, *stamps)
 
 
@@ -100,7 +100,7 @@ def _open(folder: Path) -> Tokenizer | None:
         return tokenizer
     if not words.exists():
         return None
-    options = parsed(config) if config.exists() else {}
+    options = read_json_value(config) if config.exists() else {}
     is_lower = options.get("do_lower_case", True)
     # The wrapper is a Tokenizer's, whose stub is Any.
     return BertWordPieceTokenizer(str(words), lowercase=is_lower)._tokenizer

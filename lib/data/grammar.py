@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from lib.core import disk
 
 T = TypeVar("T")
-LEXICON = disk.toml(Path(__file__).with_suffix(".toml"))
+LEXICON = disk.read_toml(Path(__file__).with_suffix(".toml"))
 SINGULAR, PLURAL = LEXICON["singular"], LEXICON["plural"]
 PREPOSITIONS, ADJECTIVES = LEXICON["prepositions"], LEXICON["adjectives"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
@@ -86,7 +86,7 @@ class Event:
     passive: bool = False
 
 
-def denial(event: Event) -> Event:
+def deny_event(event: Event) -> Event:
     return replace(event, positive=not event.positive)
 
 
@@ -110,14 +110,14 @@ def text(words: Iterable[Word]) -> str:
     return " ".join(said)
 
 
-def phrase(e: Entity) -> list[Word]:
+def noun_phrase(e: Entity) -> list[Word]:
     """Return the words of the entity `e`."""
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
     words.append(Word(MANY[e.noun], "NNS") if e.plural else Word(e.noun, "NN"))
     if e.place:
-        words += [Word(e.place[0], "IN"), *phrase(e.place[1])]
+        words += [Word(e.place[0], "IN"), *noun_phrase(e.place[1])]
     if e.clause:
         pronoun = "who" if CLASS[e.noun] == "person" else "that"
         words += [Word(pronoun, "WP"), *clause(e.clause, gap=e)]
@@ -150,9 +150,9 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     head = subject or gap
     assert head is not None
-    words = [*(phrase(subject) if subject else []), *_finite(p, head.plural)]
+    words = [*(noun_phrase(subject) if subject else []), *_finite(p, head.plural)]
     if other:
-        words += [Word("by", "IN")] * p.passive + phrase(other)
+        words += [Word("by", "IN")] * p.passive + noun_phrase(other)
     return words
 
 
@@ -164,12 +164,12 @@ def question(p: Event, role: str) -> list[Word]:
     return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
 
 
-def joined(clauses: Iterable[Iterable[Word]]) -> list[Word]:
+def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
     """Return the words of several clauses, joined by "but"."""
     return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
-def pick(rng: Random, options: Sequence[T]) -> T:
+def pick_option(rng: Random, options: Sequence[T]) -> T:
     return options[int(rng.random() * len(options))]
 
 
@@ -184,17 +184,19 @@ def sample_entity(
 
     varied: whether any quantifier is drawn; else it is "the". adjective, place, clause:
     the probability of each modifier."""
-    e = Entity(pick(rng, NOUNS[pick(rng, ANIMATE)]), rng.random() < 0.5)
+    e = Entity(pick_option(rng, NOUNS[pick_option(rng, ANIMATE)]), rng.random() < 0.5)
     if varied:
-        e = replace(e, quantifier=pick(rng, PLURAL if e.plural else SINGULAR))
+        e = replace(e, quantifier=pick_option(rng, PLURAL if e.plural else SINGULAR))
     if rng.random() < adjective:
-        e = replace(e, adjective=pick(rng, ADJECTIVES))
+        e = replace(e, adjective=pick_option(rng, ADJECTIVES))
     roll = rng.random()
     if roll < place:
-        where = Entity(pick(rng, NOUNS["place"]), quantifier=pick(rng, ("the", "a")))
-        return replace(e, place=(pick(rng, PREPOSITIONS), where))
+        where = Entity(
+            pick_option(rng, NOUNS["place"]), quantifier=pick_option(rng, ("the", "a"))
+        )
+        return replace(e, place=(pick_option(rng, PREPOSITIONS), where))
     if roll < place + clause:
-        return replace(e, clause=about(rng, sample_event(rng)))
+        return replace(e, clause=relative_event(rng, sample_event(rng)))
     return e
 
 
@@ -213,7 +215,7 @@ def sample_event(
     modifiers: the probabilities of the agent's modifiers (`sample_entity`). fields:
     fields of the Event that are set. Tense and polarity are drawn where they are not
     set, and the voice is active."""
-    verb, patient = pick(rng, verbs), None
+    verb, patient = pick_option(rng, verbs), None
     agent = agent or sample_entity(rng, varied, **dict(modifiers))
     while verb in TRANSITIVE and (patient is None or is_a(agent.noun, patient.noun)):
         patient = sample_entity(rng, varied, adjective=0.0)
@@ -221,8 +223,10 @@ def sample_event(
     return Event(verb, agent, patient, **drawn | fields)
 
 
-def about(rng: Random, event: Event) -> Event:
+def relative_event(rng: Random, event: Event) -> Event:
     """Return an event as that of a relative clause: its agent or its patient is left
     out, since the clause is about it."""
-    out: dict[str, Any] = {"patient" if event.passive else pick(rng, ROLES): None}
+    out: dict[str, Any] = {
+        "patient" if event.passive else pick_option(rng, ROLES): None
+    }
     return replace(event, **out)

@@ -33,7 +33,7 @@ csv.field_size_limit(2**31 - 1)
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
-def malformed(
+def refuse_content(
     place: Path | str,
     fault: object,
     expected: str,
@@ -46,7 +46,7 @@ def malformed(
     return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
-def short(text: str) -> str:
+def clip_text(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -77,7 +77,7 @@ def each_line(path: Path) -> Iterator[str]:
         file = shlex.quote(short_path(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
-        raise malformed(path, error, "UTF-8 text", fix) from None
+        raise refuse_content(path, error, "UTF-8 text", fix) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -97,13 +97,13 @@ def cell_text(value: Any, place: str) -> str:
     objects and bytes."""
     if isinstance(value, (list, dict, bytes)):
         fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
-        raise malformed(place, fault, "text or a number", fix)
+        raise refuse_content(place, fault, "text or a number", fix)
     if value is None or value != value:
         return ""
     return re.sub("[\t\r\n]", " ", str(value)).strip()
 
 
-def number(text: str, otherwise: T = None) -> float | T:
+def parse_number(text: str, otherwise: T = None) -> float | T:
     """Return the number that a text spells, or `otherwise` where it spells none."""
     try:
         return float(text)
@@ -111,7 +111,7 @@ def number(text: str, otherwise: T = None) -> float | T:
         return otherwise
 
 
-def table(path: Path, kind: str | None = None) -> Table:
+def parse_table(path: Path, kind: str | None = None) -> Table:
     """Return the table in a file. Raises Refused with the file, and with the line where
     it is known.
 
@@ -128,7 +128,7 @@ def table(path: Path, kind: str | None = None) -> Table:
         lines = enumerate(read_lines(path), 1)
         rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines if line]
     if not rows:
-        raise malformed(path, "no rows", "a header line, then one row a line")
+        raise refuse_content(path, "no rows", "a header line, then one row a line")
     return rows
 
 
@@ -163,11 +163,11 @@ def _csv(path: Path) -> Table:
             "double each quote inside a quoted cell; or, where cells have tabs between "
         )
         fix += "them and quotes are text, name the file .tsv"
-        raise malformed(place, error, "quoted cells", fix) from None
+        raise refuse_content(place, error, "quoted cells", fix) from None
     return rows
 
 
-def parsed(path: Path) -> Any:
+def read_json_value(path: Path) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
     file. Raises ValueError with the file.
 
@@ -179,7 +179,7 @@ def parsed(path: Path) -> Any:
             return parquet.read_table(path).to_pylist()
         except ValueError as error:
             what = str(error).splitlines()[0]
-            raise malformed(path, what, "a Parquet file", MEND) from None
+            raise refuse_content(path, what, "a Parquet file", MEND) from None
     lines = read_lines(path)
     if path.suffix.lower() == ".jsonl":
         return _json_lines(path, lines)
@@ -188,7 +188,7 @@ def parsed(path: Path) -> Any:
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
             return _json_lines(path, lines)
-        raise malformed(path, error, "JSON", MEND) from None
+        raise refuse_content(path, error, "JSON", MEND) from None
 
 
 def _json_lines(path: Path, lines: list[str]) -> list[Any]:
@@ -198,7 +198,9 @@ def _json_lines(path: Path, lines: list[str]) -> list[Any]:
             if line.strip():
                 values.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            raise malformed(f"{path}:{n}", error, "JSON on each line", MEND) from None
+            raise refuse_content(
+                f"{path}:{n}", error, "JSON on each line", MEND
+            ) from None
     return values
 
 
@@ -208,19 +210,19 @@ def _records(path: Path) -> Table:
 
     The objects may stand under "data", and columns may stand in the place of rows, as
     pandas writes them."""
-    value = parsed(path)
+    value = read_json_value(path)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict):
-        value = _turned(value)
+        value = _rows_from_columns(value)
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         form = "a list of objects, one for each row, or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
-        raise malformed(path, f"{value!r:.60}", form, fix)
-    return table_of(str(path), value)
+        raise refuse_content(path, f"{value!r:.60}", form, fix)
+    return make_table(str(path), value)
 
 
-def _turned(columns: Json) -> list[Json] | Json:
+def _rows_from_columns(columns: Json) -> list[Json] | Json:
     """Return the rows of a table that is stored by column, or the columns where they
     are none of equal length."""
     cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
@@ -231,7 +233,7 @@ def _turned(columns: Json) -> list[Json] | Json:
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def table_of(place: str, rows: list[Json]) -> Table:
+def make_table(place: str, rows: list[Json]) -> Table:
     """Return the Table of some objects."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     body = [
@@ -241,7 +243,7 @@ def table_of(place: str, rows: list[Json]) -> Table:
     return [(place, names), *body] if names else []
 
 
-def hub(name: str) -> DatasetDict:
+def load_from_hub(name: str) -> DatasetDict:
     """Return {split: rows} of a data set of the hub. name: "owner/name" or
     "owner/name/part". Raises ConnectionError in one line where the hub gives nothing.
     """

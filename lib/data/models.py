@@ -13,19 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from lib.core import disk, paths
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.data import (
     PATTERNS,
     WEIGHTS,
     check,
     checkpoint_files,
-    holding,
-    locate,
+    find_checkpoint,
+    locate_checkpoint,
     official_digests,
     weights,
 )
 
-HUB = disk.toml(Path(__file__).with_name("models.toml"))["HUB"]
+HUB = disk.read_toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
@@ -52,10 +52,10 @@ def fetch(name: str) -> Path:
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
-    here = holding(name, WEIGHTS) or holding(name, PICKLE)
+    here = find_checkpoint(name, WEIGHTS) or find_checkpoint(name, PICKLE)
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
     if not (is_name and (here or "/" in name)):
-        known("checkpoint", name, HUB)
+        check_name("checkpoint", name, HUB)
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
@@ -71,7 +71,7 @@ def fetch(name: str) -> Path:
                 digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
                 fix = "fetch them again; nothing was stored"
                 raise Refused(f"the weights of {name} have {digests}: {fix}")
-            disk.seal(made)
+            disk.seal_folder(made)
     finally:
         if target.parent != paths.models_root():
             with suppress(OSError):  # It is empty where the hub gave nothing.
@@ -119,7 +119,9 @@ def _download(name: str, folder: Path) -> Path:
     try:
         snapshot_download(HUB.get(name, name), **options)
     except Exception as error:
-        fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
+        fix = (
+            f"copy its folder to {paths.show_path(paths.models_root() / name)} by hand"
+        )
         raise OSError(
             f"the hub did not give {name} ({type(error).__name__}): {fix}"
         ) from None
@@ -131,8 +133,10 @@ def copy(name: str, expected: str, target: Path) -> None:
 
     expected: the digest of the checkpoint in the Spec. Raises Refused where the
     checkpoint has another one, or where a file is not as it was fetched."""
-    folder = locate(name)
-    if (folder / disk.MANIFEST).exists() and (why := disk.wrong(folder)):
-        raise Refused(f"{why}: move {paths.shown(folder)} away, and fetch {name} again")
-    check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
+    folder = locate_checkpoint(name)
+    if (folder / disk.MANIFEST).exists() and (why := disk.damage_of_folder(folder)):
+        raise Refused(
+            f"{why}: move {paths.show_path(folder)} away, and fetch {name} again"
+        )
+    check(f"the checkpoint in {paths.show_path(folder)}", weights(name), expected)
     _copy(folder, target)

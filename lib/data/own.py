@@ -32,7 +32,7 @@ import numpy as np
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused
 from lib.data import Split, Task, lines, read, roles, squad
-from lib.data.lines import SUFFIXES, Table, cell_text, malformed, short_path
+from lib.data.lines import SUFFIXES, Table, cell_text, refuse_content, short_path
 from lib.data.roles import FEW
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Reading:
 
 def title(name: str) -> str:
     """Return the title of a task in tables: the name of its file or folder."""
-    place = Path(_divided(name)[0])
+    place = Path(_split_line(name)[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(name: str) -> list[Path]:
     """Return the paths of the files from which a task is read."""
-    place = Path(_place(_divided(name)[0]))
+    place = Path(_resolve_place(_split_line(name)[0]))
     if _is_saved(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_files(str(place))[0].values())
@@ -86,22 +86,22 @@ def task(line: str) -> Task:
     A path may be relative to the working folder or to the project. Raises
     FileNotFoundError where the files are missing, and ValueError with file and row
     where columns or rows are not clear."""
-    return reading(line).task
+    return read_line(line).task
 
 
 def load(name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task, with the splits "train" and "dev", and
     "test" where its folder has such a file. Raises Refused with file and row where a
     row is malformed."""
-    return dict(reading(name).splits)
+    return dict(read_line(name).splits)
 
 
-def reading(line: str) -> Reading:
+def read_line(line: str) -> Reading:
     """Return the Reading of a user's line. Files that have changed are read again in
     the same process."""
-    place, columns = _divided(line)
-    place = _place(place)
-    return _parsed(place, columns, *map(disk.digest, files(place)))
+    place, columns = _split_line(line)
+    place = _resolve_place(place)
+    return _read_files(place, columns, *map(disk.digest, files(place)))
 
 
 def read_dataset(
@@ -111,11 +111,13 @@ def read_dataset(
     train.
 
     columns: "title, body, stars: scores", or "" where the names of the columns tell."""
-    return _tabled("the data set", *_dataset_tables("the data set", dataset), columns)
+    return _read_tables(
+        "the data set", *_dataset_tables("the data set", dataset), columns
+    )
 
 
 # ---- places ----
-def _divided(line: str) -> tuple[str, str]:
+def _split_line(line: str) -> tuple[str, str]:
     """Return (place, columns) of a user's line.
 
     The place is as long as something lies there, since a path may contain the mark
@@ -131,13 +133,15 @@ def _divided(line: str) -> tuple[str, str]:
     return place, columns
 
 
-def _place(place: str) -> str:
+def _resolve_place(place: str) -> str:
     """Return the full path of a line's file or folder; that of the hub is fetched
     first."""
-    return str(_fetched(place) if place.startswith(HUB) else paths.resolve_path(place))
+    return str(
+        _fetch_dataset(place) if place.startswith(HUB) else paths.resolve_path(place)
+    )
 
 
-def _fetched(place: str) -> Path:
+def _fetch_dataset(place: str) -> Path:
     """Return the folder with a data set of the hub, which is fetched once. Raises
     ValueError where it has no training rows."""
     name = place.removeprefix(HUB)
@@ -146,7 +150,7 @@ def _fetched(place: str) -> Path:
             f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
         )
     if not (folder := paths.DATA / "hub" / name).exists():
-        dataset = lines.hub(name)
+        dataset = lines.load_from_hub(name)
         if "train" not in dataset:
             given = ", ".join(map(str, dataset))
             raise Refused(f"{name} has no split train, but {given}: name another")
@@ -159,7 +163,9 @@ def _is_saved(place: Path) -> bool:
     return any((place / name).is_file() for name in SAVED)
 
 
-def _parted(place: str, parts: Mapping[str, T]) -> tuple[dict[str, T], list[str]]:
+def _group_by_split(
+    place: str, parts: Mapping[str, T]
+) -> tuple[dict[str, T], list[str]]:
     """Return ({split name: part}, names of the parts of no split).
 
     parts: by the names of files or splits. Raises Refused where two are of one
@@ -169,7 +175,9 @@ def _parted(place: str, parts: Mapping[str, T]) -> tuple[dict[str, T], list[str]
         split = SPLITS.get(Path(name).stem.lower())
         if split in names:
             fault = f"both {names[split]} and {name}"
-            raise malformed(place, fault, f"one table of {split} rows", "move one away")
+            raise refuse_content(
+                place, fault, f"one table of {split} rows", "move one away"
+            )
         if split:
             by_split[split], names[split] = part, name
         else:
@@ -189,7 +197,7 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _parted(place, tables)
+    split_paths, rest = _group_by_split(place, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
         return {name: split_paths[name] for name in order if name in split_paths}, rest
@@ -210,28 +218,28 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
 
 # ---- rows ----
 @lru_cache(8)
-def _parsed(place: str, columns: str, *_: object) -> Reading:
+def _read_files(place: str, columns: str, *_: object) -> Reading:
     """Return the Reading of a user's files. Raises Refused where a row is malformed or
     where there are too few."""
     if _is_saved(Path(place)):
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(place)
-        return _tabled(place, *_dataset_tables(place, dataset), columns)
+        return _read_tables(place, *_dataset_tables(place, dataset), columns)
     split_paths, rest = _files(place)
     remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
     if not columns and all(map(_has_passages, split_paths.values())):
-        return _asked(place, split_paths, remarks)
+        return _read_questions(place, split_paths, remarks)
     tables = {}
     for split, path in split_paths.items():
         is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
-        tables[split] = lines.table(path, ".csv" if is_quoted else None)
+        tables[split] = lines.parse_table(path, ".csv" if is_quoted else None)
         if is_quoted:
             remarks.append(f"{path.name} has its cells in quotes")
     if len(split_paths) > 1 or rest:
         names = [f"{split} {path.name}" for split, path in split_paths.items()]
         remarks.insert(0, f"files: {', '.join(names)}")
-    return _tabled(place, tables, {}, remarks, columns)
+    return _read_tables(place, tables, {}, remarks, columns)
 
 
 def _dataset_tables(
@@ -240,7 +248,7 @@ def _dataset_tables(
     """Return ({split name: Table}, {column: kind of label}, remarks) of a data set. Its
     features tell the kinds."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _parted(place, parts)
+    by_split, rest = _group_by_split(place, parts)
     if "train" not in by_split:
         raise Refused(f"{place} has no split train, but {', '.join(parts)}: name it so")
     kinds = {}
@@ -250,14 +258,14 @@ def _dataset_tables(
         elif str(getattr(feature, "dtype", "")).startswith("float"):
             kinds[name] = roles.SCORES
     tables = {
-        split: lines.table_of(f"{place}, {split}", lines.dataset_rows(rows))
+        split: lines.make_table(f"{place}, {split}", lines.dataset_rows(rows))
         for split, rows in by_split.items()
     }
     tables = {split: rows for split, rows in tables.items() if rows}
     return tables, kinds, [f"not read: {', '.join(rest)}"] * bool(rest)
 
 
-def _tabled(
+def _read_tables(
     place: str,
     tables: Mapping[str, Table],
     kinds: Mapping[str, str],
@@ -278,7 +286,7 @@ def _tabled(
         if split == "test" and not _is_labelled(body, chosen.label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
-            body, lost = _filled(body, (*chosen.texts, chosen.label))
+            body, lost = _drop_empty_rows(body, (*chosen.texts, chosen.label))
             rows[split], remarks = read.rows(body, layout), remarks + lost
     coding = roles.code_labels(place, chosen.label, known_kind, rows)
     splits = {
@@ -297,10 +305,10 @@ def _tabled(
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     pair = len(chosen.texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
-    return _sound(place, task, splits, [first, *more, *remarks])
+    return _check_reading(place, task, splits, [first, *more, *remarks])
 
 
-def _filled(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
+def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
     """Return (the table without its rows that have nothing in one of some columns, what
     was left out). Raises Refused where these are many."""
     (file, head), *body = rows
@@ -317,7 +325,7 @@ def _filled(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
     if len(empty) > FEW * len(body):
         fault = f"{about} in {' or '.join(columns)}, {where}"
         fix = "fill them in, drop these rows, or name other columns"
-        raise malformed(
+        raise refuse_content(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
         )
     return [rows[0], *full], [f"left out {about}, {where}"]
@@ -342,13 +350,15 @@ def _has_passages(path: Path) -> bool:
     """Return whether a file has SQuAD's layout."""
     if path.suffix.lower() != ".json":
         return False
-    value = lines.parsed(path)
+    value = lines.read_json_value(path)
     articles = value.get("data") if isinstance(value, dict) else None
     first = articles[0] if isinstance(articles, list) and articles else None
     return isinstance(first, dict) and "paragraphs" in first
 
 
-def _asked(place: str, split_paths: Mapping[str, Path], remarks: list[str]) -> Reading:
+def _read_questions(
+    place: str, split_paths: Mapping[str, Path], remarks: list[str]
+) -> Reading:
     """Return the Reading of questions about passages. Some may have an answer that does
     not stand at its place; these are left out."""
     splits = {}
@@ -361,17 +371,17 @@ def _asked(place: str, split_paths: Mapping[str, Path], remarks: list[str]) -> R
             if len(lost) > FEW * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
-                raise malformed(path, fault, squad.PLACED, fix)
+                raise refuse_content(path, fault, squad.PLACED, fix)
             remarks.append(f"left out {count} of {path.name}: {first}")
         if not placed:
-            raise malformed(path, "no questions", "some")
+            raise refuse_content(path, "no questions", "some")
         splits[split] = squad.split_of(placed)
     task = Task(place, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
-    return _sound(place, task, splits, [about, *remarks])
+    return _check_reading(place, task, splits, [about, *remarks])
 
 
-def _sound(
+def _check_reading(
     place: str, task: Task, splits: dict[str, Split], remarks: list[str]
 ) -> Reading:
     """Return the Reading of a task's rows, with development rows. Raises Refused where
@@ -380,7 +390,7 @@ def _sound(
     different = {*_texts(train)}
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
-        raise malformed(place, fault, f"at least {LEAST}", "add some")
+        raise refuse_content(place, fault, f"at least {LEAST}", "add some")
     for split, rows in splits.items():
         same = sum(texts in different for texts in _texts(rows))
         if split == "train" or not same:
@@ -388,10 +398,10 @@ def _sound(
         if same == len(rows):
             fault = f"every {split} row is a training row"
             fix = f"take rows for {split} that no training row has"
-            raise malformed(place, fault, "other rows", fix)
+            raise refuse_content(place, fault, "other rows", fix)
         cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
     if "dev" not in splits:
-        splits |= _drawn(train)
+        splits |= _divide_rows(train)
         remarks.append(
             f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
         )
@@ -402,7 +412,7 @@ def _texts(rows: Split) -> list[tuple[str, str]]:
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _drawn(rows: Split) -> dict[str, Split]:
+def _divide_rows(rows: Split) -> dict[str, Split]:
     """Divide rows into {"train", "dev"}. Rows with the same texts go to the same side,
     and so do all questions about one passage. A class of drawn rows alone goes back."""
     texts = rows.b if rows.answers and rows.b else _texts(rows)

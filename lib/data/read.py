@@ -17,23 +17,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.core.disk import toml
-from lib.core.names import Absent, Refused, known
+from lib.core.disk import read_toml
+from lib.core.names import Absent, Refused, check_name
 from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
     cell_text,
+    clip_text,
     dataset_rows,
-    hub,
-    malformed,
-    number,
-    short,
-    table,
+    load_from_hub,
+    parse_number,
+    parse_table,
+    refuse_content,
     write_rows,
 )
 
-TABLE = toml(Path(__file__).with_name("tasks.toml"))
+TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
 # Files with one of these words in their name stand in for an official one.
 STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
 # A file of SentEval holds all splits. The first cell of a row tells its split.
@@ -97,9 +97,9 @@ def fetch(task: str, root: Path | str) -> Path:
     root: the folder of the task's source. Raises Refused for a task without a data set
     on the hub, or where the hub lacks a split."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
-    known("task of the hub", task, layouts)
+    check_name("task of the hub", task, layouts)
     layout = layouts[task]
-    folder, by_split = Path(root) / layout["folder"], hub(layout["hub"])
+    folder, by_split = Path(root) / layout["folder"], load_from_hub(layout["hub"])
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
@@ -127,7 +127,7 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in split_paths.items()}
     parted = {
-        split: [row for path in paths for row in rows(table(path), layout)]
+        split: [row for path in paths for row in rows(parse_table(path), layout)]
         for split, paths in split_paths.items()
     }
     if all_rows := parted.get("all"):
@@ -138,7 +138,9 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
             counts = ", ".join(f"{len(part)} {name}" for name, part in parted.items())
             fault = f"{counts} of {len(all_rows)} rows"
-            raise malformed(split_paths["all"][0], fault, "tr, va or te before each")
+            raise refuse_content(
+                split_paths["all"][0], fault, "tr, va or te before each"
+            )
     if task == "WordContent":  # The classes are the sorted words of the training rows.
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
@@ -151,7 +153,7 @@ def unseen(task: str, root: Path | str) -> Split:
     """Return the Split of the official test rows of a task in UNSEEN, whose labels are
     public. Raises FileNotFoundError where they are absent."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
-    return _official(rows(table(path, ".tsv"), layout), layout)
+    return _official(rows(parse_table(path, ".tsv"), layout), layout)
 
 
 def rows(table: Table, layout: Json) -> list[Row]:
@@ -172,26 +174,32 @@ def rows(table: Table, layout: Json) -> list[Row]:
         positions, width, body = bare["at"], bare["width"], table
         more = bare.get("more", False)
     elif lacking:
-        fault = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
-        raise malformed(place, fault, "the names of the columns", "add a header line")
+        fault = (
+            f"a first line {clip_text(', '.join(head))} without {', '.join(lacking)}"
+        )
+        raise refuse_content(
+            place, fault, "the names of the columns", "add a header line"
+        )
     parsed_rows = []
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
             continue  # The hub's data set lacks these torn rows too.
         if len(cells) < width or (len(cells) > width and not more):
-            given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
+            given = f"{len(cells)} field(s) in {clip_text(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
-            raise malformed(place, given, f"{width} as in the first line", fix)
+            raise refuse_content(place, given, f"{width} as in the first line", fix)
         *texts, label = (cell_text(cells[i], place) for i in positions)
         has_texts = any(texts) if layout.get("empty") else all(texts)
         if not has_texts or not label:
-            given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
-            raise malformed(place, given, "texts and a label", "fill it in or drop it")
+            given = f"nothing in a cell of {clip_text(' | '.join(map(str, cells)))}"
+            raise refuse_content(
+                place, given, "texts and a label", "fill it in or drop it"
+            )
         parsed_rows.append(Row(place, texts, label, cell_text(cells[0], place)))
     if not parsed_rows:
-        raise malformed(place, "no rows", "one row a line")
+        raise refuse_content(place, "no rows", "one row a line")
     return parsed_rows
 
 
@@ -218,11 +226,13 @@ def _official(rows: list[Row], layout: Json) -> Split:
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
 
     def code(row: Row) -> float:
-        value = codes.get(row.label, -1) if classes else number(row.label, -1)
+        value = codes.get(row.label, -1) if classes else parse_number(row.label, -1)
         if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
-            raise malformed(row.place, f"label {short(row.label)}", allowed, fix)
+            raise refuse_content(
+                row.place, f"label {clip_text(row.label)}", allowed, fix
+            )
         return value
 
     return split_of(rows, classes, code)

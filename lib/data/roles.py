@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.core.names import known
-from lib.data.lines import Table, cell_text, malformed, short, short_path
+from lib.core.names import check_name
+from lib.data.lines import Table, cell_text, clip_text, refuse_content, short_path
 from lib.data.read import Row
 
 LABELS = {
@@ -105,29 +105,29 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
     type where they are not clear."""
     header = [cell_text(name, place) for name in rows[0][1]]
     if _is_row(header) and not (names and {*names} <= {*header}):
-        raise malformed(place, *_headless(place, rows, header))
+        raise refuse_content(place, *_describe_headless(place, rows, header))
     if names:
         for name in names:
-            known(f"column of {place}", name, header)
+            check_name(f"column of {place}", name, header)
         texts, labels, unclear = list(names[:-1]), [names[-1]], []
     else:
         labels = [name for name in header if is_label(name)]
         texts = [name for name in header if is_text(name) and name not in labels]
         unclear = [name for name in header if not (is_label(name) or is_text(name))]
-    decided = _decided(rows, header, labels[0]) if len(labels) == 1 else {}
+    decided = _decided_columns(rows, header, labels[0]) if len(labels) == 1 else {}
     for name in texts if names else ():
         if decided.get(name, 0) > 1:
-            fault = (
-                f"the text {short(name)} is the label {short(labels[0])} in other words"
+            fault = f"the text {clip_text(name)} is the label {clip_text(labels[0])} in other words"
+            raise refuse_content(
+                place, fault, "a text that leaves it open", "leave it out"
             )
-            raise malformed(place, fault, "a text that leaves it open", "leave it out")
     if not names:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
         unclear = [name for name in unclear if not (name in decided or is_other(name))]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise malformed(place, *_misfit(place, rows, header))
+        raise refuse_content(place, *_describe_misfit(place, rows, header))
     unused = [
         (name or "a column without a name")
         + " (the label decides it)" * (decided.get(name, 0) > 1)
@@ -164,7 +164,7 @@ def _is_row(header: Sequence[str]) -> bool:
     return any(looks) and not any(map(is_label, header))
 
 
-def _decided(rows: Table, header: list[str], label: str) -> dict[str, int]:
+def _decided_columns(rows: Table, header: list[str], label: str) -> dict[str, int]:
     """Return {column: number of its values} of the columns of which each label has one
     value. Labels that hardly repeat decide nothing."""
     columns = _columns(rows, header)
@@ -189,10 +189,12 @@ def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
     return dict(zip(header, map(list, zip(*body, strict=True)), strict=False))
 
 
-def _misfit(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
+def _describe_misfit(
+    place: str, rows: Table, header: list[str]
+) -> tuple[str, str, str]:
     """Return what is wrong with the columns of a table, what is expected, and the line
     to type. Columns that are named in it have hardly any empty cell."""
-    fault = f"columns {', '.join(map(short, header))}"
+    fault = f"columns {', '.join(map(clip_text, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
         name: cells
@@ -212,8 +214,10 @@ def _misfit(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
     return fault, expected, f"name them, the label last: {' or '.join(choices)}"
 
 
-def _headless(place: str, rows: Table, header: list[str]) -> tuple[str, str, str]:
-    """Return what `_misfit` does, of a file whose first line is a row."""
+def _describe_headless(
+    place: str, rows: Table, header: list[str]
+) -> tuple[str, str, str]:
+    """Return what `_describe_misfit` does, of a file whose first line is a row."""
     place = rows[0][0].rpartition(":")[0] or place
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _columns([(place, numbers), *rows], numbers)
@@ -227,7 +231,7 @@ def _headless(place: str, rows: Table, header: list[str]) -> tuple[str, str, str
     ending = Path(place).suffix
     line = ("\\t" if ending == ".tsv" else ",").join(names)
     form = f"(printf '{line}\\n'; cat {shlex.quote(short_path(place))}) > names{ending}"
-    fault = f"a first line {short(', '.join(header))} that is a row"
+    fault = f"a first line {clip_text(', '.join(header))} that is a row"
     return fault, "the names of the columns", f"put them before it, such as {form}"
 
 
@@ -276,8 +280,8 @@ def code_labels(
         else:
             is_sound, expected = row.label.lower() != "nan", "the name of a class"
         if not is_sound:
-            fault = f"label {short(row.label)}"
-            raise malformed(row.place, fault, expected, "mend or drop the row")
+            fault = f"label {clip_text(row.label)}"
+            raise refuse_content(row.place, fault, expected, "mend or drop the row")
     if kind == SCORES:
         count, most = len({*values.values()}), len(every)
         coding = _scores(values, count <= most_classes)
@@ -285,10 +289,10 @@ def code_labels(
         coding = _classes(rows, values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
-        fault = f"{count} different labels, such as {short(min(values))}"
+        fault = f"{count} different labels, such as {clip_text(min(values))}"
         fix = f"name the columns, the label last: --data '{short_path(place)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
-        raise malformed(f"{place}, column {column}", fault, kinds, fix)
+        raise refuse_content(f"{place}, column {column}", fault, kinds, fix)
     return coding
 
 
@@ -298,8 +302,8 @@ def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
     labels in a cell."""
     for row in rows:
         if SEVERAL.fullmatch(row.label):
-            fault = f"several labels in one cell, {short(row.label)}"
-            raise malformed(row.place, fault, "one", "drop such rows")
+            fault = f"several labels in one cell, {clip_text(row.label)}"
+            raise refuse_content(row.place, fault, "one", "drop such rows")
     numbers = {value for value in values.values() if value is not None}
     if 2 * sum(value is not None for value in values.values()) <= len(values):
         return CLASSES
@@ -341,14 +345,14 @@ def _classes(
     classes = {names[row.label] for row in rows["train"]}
     order = sorted(classes, key=lambda name: (values[name] or 0.0, name))
     for row in (row for part in rows.values() for row in part):
-        name, fault = names[row.label], f"label {short(row.label)}"
+        name, fault = names[row.label], f"label {clip_text(row.label)}"
         if values[name] is None and name != row.label:
-            fault, fix = f"{fault} beside {short(name)}", "spell them alike"
-            raise malformed(row.place, fault, "one spelling of a class", fix)
+            fault, fix = f"{fault} beside {clip_text(name)}", "spell them alike"
+            raise refuse_content(row.place, fault, "one spelling of a class", fix)
         if name not in classes:
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
-            raise malformed(row.place, fault, expected, fix)
+            raise refuse_content(row.place, fault, expected, fix)
     first = ", ".join(order[:10])
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
-from lib.data.lines import malformed, parsed
+from lib.data.lines import read_json_value, refuse_content
 
 # An answer is a place in its passage.
 PLACED = "text that begins there in the passage"
@@ -43,10 +43,10 @@ def split(task: str, paths: Sequence[Path]) -> Split:
     for path in paths:
         for row in questions(path):
             if not row.is_placed or (task == "SQuAD1" and not row.answers):
-                raise malformed(path, row, PLACED)
+                raise refuse_content(path, row, PLACED)
             rows.append(row)
     if not rows:
-        raise malformed(paths[0], "no questions", "some")
+        raise refuse_content(paths[0], "no questions", "some")
     return split_of(rows)
 
 
@@ -84,12 +84,12 @@ def questions(path: Path) -> list[Question]:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         layout = "SQuAD's layout, data[].paragraphs[].qas[]"
-        raise malformed(path, repr(error), layout) from None
+        raise refuse_content(path, repr(error), layout) from None
 
 
 def _questions(path: Path) -> Iterator[Json]:
     """Yield each question of a file, with its passage under "context"."""
-    content = parsed(path)
+    content = read_json_value(path)
     if path.suffix == ".jsonl":
         yield from content
         return

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lib.core import paths
-from lib.core.disk import remembered
-from lib.core.names import Absent, Refused, known
+from lib.core.disk import remember_value
+from lib.core.names import Absent, Refused, check_name
 from lib.core.types import Json
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
@@ -37,12 +37,12 @@ def files(name: str) -> list[Path]:
     """
     chosen = []
     for corpus in name.split("+"):
-        known("text corpus", corpus, TEXTS)
+        check_name("text corpus", corpus, TEXTS)
         folder = paths.data_root() / corpus
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
-            raise Absent(f"no text under {paths.shown(folder)}: {fix}")
+            raise Absent(f"no text under {paths.show_path(folder)}: {fix}")
         chosen += [path for path in text_files if "train" in path.name] or text_files
     return chosen
 
@@ -74,7 +74,7 @@ def documents(name: str) -> Iterator[list[str]]:
 
 
 @cache
-def first(name: str, count: int | None = None) -> list[Any]:
+def digest_first(name: str, count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a
     corpus.
 
@@ -89,7 +89,7 @@ def first(name: str, count: int | None = None) -> list[Any]:
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    return remembered(["text", name, count], files(name), read)
+    return remember_value(["text", name, count], files(name), read)
 
 
 def describe(name: str, count: int | None = None) -> Json:
@@ -99,7 +99,7 @@ def describe(name: str, count: int | None = None) -> Json:
     Where the corpus is absent, the digest is the official one, so that records are
     found."""
     key = f"texts/{name}/{count or 'all'}"
-    digest = at_hand_or_official(key, lambda: first(name, count)[1])
+    digest = at_hand_or_official(key, lambda: digest_first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
@@ -107,7 +107,7 @@ def load(descriptor: Json) -> Iterator[list[str]]:
     """Return an iterator over the documents of a descriptor. Raises Refused where they
     have another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")
-    number, digest = first(name, count)
+    number, digest = digest_first(name, count)
     check(f"the text of {name}", digest, descriptor["digest"])
     if number < (count or 1):
         raise Refused(

@@ -54,7 +54,7 @@ class Rows:
         return np.unique(self.ids)
 
 
-def cached(
+def cache_rows(
     key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> dict[str, Rows]:
     """Return {column: Rows} that are kept on disk under a key, and make them where they
@@ -64,13 +64,13 @@ def cached(
     never sees a part of them."""
     folder = paths.runs_root() / ".tokens" / "ids" / key
     file = folder / f"{key}.ids"
-    if disk.wrong(folder) or not file.exists():
+    if disk.damage_of_folder(folder) or not file.exists():
         disk.remove(folder)
         try:
             _write(folder, file.name, rows, columns)
         except OSError:
             # Otherwise another process has written the same rows first.
-            if disk.wrong(folder):
+            if disk.damage_of_folder(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
@@ -92,10 +92,10 @@ def _write(
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
-        disk.seal(place)
+        disk.seal_folder(place)
 
 
-def chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
+def split_chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
     """Yield the rows in parts of up to `size` rows."""
     rows = iter(rows)
     while part := list(islice(rows, size)):

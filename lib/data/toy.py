@@ -25,10 +25,10 @@ from lib.data.grammar import (
     Event,
     Word,
     clause,
-    denial,
-    joined,
-    phrase,
-    pick,
+    deny_event,
+    join_clauses,
+    noun_phrase,
+    pick_option,
     sample_event,
     text,
 )
@@ -39,10 +39,10 @@ Words = list[Word]
 Texts = tuple[str, ...]
 
 
-def _order(rng: Random, words: Words) -> Words | None:
+def _swap_words(rng: Random, words: Words) -> Words | None:
     """Swap two neighbouring words: "the dog big slept", "the dog not did sleep".
     Returns None where both are verbs."""
-    i = pick(rng, range(len(words) - 1))
+    i = pick_option(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
 
@@ -64,7 +64,7 @@ def _misfit(rng: Random, word: Word) -> str | None:
     # The first quantifier is "the", which fits every noun.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:
-            return pick(rng, other[1:])
+            return pick_option(rng, other[1:])
     if word.tag in TAGS:
         return g.VERB[word.lemma][TAGS[word.tag]]
     return AUXILIARIES.get(word.text)
@@ -77,7 +77,7 @@ def _form(rng: Random, words: Words) -> Words | None:
         (i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))
     ]
     if wrong:
-        i, other = pick(rng, wrong)
+        i, other = pick_option(rng, wrong)
         return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
@@ -86,11 +86,11 @@ def _valency(rng: Random, words: Words) -> Words:
     "the dog chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
-    other = g.VERB[pick(rng, others)][words[i].tag]
+    other = g.VERB[pick_option(rng, others)][words[i].tag]
     return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
-FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
+FAULTS = (_swap_words,) * 5 + (_form,) * 3 + (_valency,) * 2
 
 
 def _well_formed(
@@ -101,11 +101,11 @@ def _well_formed(
     """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault
     (label 0)."""
     while True:
-        verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
+        verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
         p = sample_event(rng, verbs, varied=True, modifiers=modifiers)
         words = clause(replace(p, passive=p.patient is not None and rng.random() < 0.3))
-        if broken := pick(rng, faults)(rng, words):
+        if broken := pick_option(rng, faults)(rng, words):
             return (text(words if label else broken),)
 
 
@@ -119,69 +119,73 @@ def _events(rng: Random, count: int = 1) -> list[Event]:
             return events
 
 
-def _renamed(rng: Random, p: Event, slot: str) -> Event:
+def _use_synonym(rng: Random, p: Event, slot: str) -> Event:
     """Return the event `p` with a synonym for its agent or its verb, as `slot` says."""
     if slot == "verb":
-        return replace(p, verb=pick(rng, g.SYNONYM[p.verb]))
+        return replace(p, verb=pick_option(rng, g.SYNONYM[p.verb]))
     assert p.agent is not None
-    return replace(p, agent=replace(p.agent, noun=pick(rng, g.SYNONYM[p.agent.noun])))
+    return replace(
+        p, agent=replace(p.agent, noun=pick_option(rng, g.SYNONYM[p.agent.noun]))
+    )
 
 
-def _restated(rng: Random, p: Event, count: int) -> Event:
+def _restate_event(rng: Random, p: Event, count: int) -> Event:
     """Return the event `p` with synonyms for its agent, its verb, both or none: `count`
     of the two."""
     slots = ["agent", "verb"]
     for _ in range(count):
-        slot = pick(rng, slots)
+        slot = pick_option(rng, slots)
         slots.remove(slot)
-        p = _renamed(rng, p, slot)
+        p = _use_synonym(rng, p, slot)
     return p
 
 
-def _affirmed(rng: Random, p: Event, same: bool) -> Event:
+def _affirm_or_deny(rng: Random, p: Event, same: bool) -> Event:
     """Return the event `p` in other words where `same` is true, or else its denial.
 
     A denial has one more word, "not". To make up for it, an affirmation has half a
     synonym more on average, so that the number of shared words does not tell the label.
     """
     if same:
-        return _restated(rng, p, 1 + (rng.random() < 0.25))
-    return denial(_restated(rng, p, int(rng.random() < 0.75)))
+        return _restate_event(rng, p, 1 + (rng.random() < 0.25))
+    return deny_event(_restate_event(rng, p, int(rng.random() < 0.75)))
 
 
-def _plain(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
+def _plain_pair(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other).
 
     The other text says the same where `same` is true, else it denies each event. A text
     has one event; or two, one of which is affirmed and one denied."""
     if rng.random() < 0.5:
         [p] = _events(rng)
-        return [p], [_affirmed(rng, p, same)]
+        return [p], [_affirm_or_deny(rng, p, same)]
     one, other = _events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
-    again = [_restated(rng, p, 1) for p in said]
-    return said, again if same else [denial(p) for p in again]
+    again = [_restate_event(rng, p, 1) for p in said]
+    return said, again if same else [deny_event(p) for p in again]
 
 
-def _attached(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
+def _pair_with_clauses(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other), each with a relative clause:
     "the dog that slept was seen by the pig".
 
     The other text says the same where `same` is true. Else it denies the event, or its
     clause is about the other one of agent and patient."""
-    meaning = "same" if same else pick(rng, ("other", "denied"))
+    meaning = "same" if same else pick_option(rng, ("other", "denied"))
     [p] = _events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
         [p] = _events(rng)  # "who" and "that" would tell it.
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
     )
-    slots = g.ROLES[:: pick(rng, (1, -1))]
-    again = _affirmed(rng, p, meaning != "denied")
-    return [_on(p, slots[0], said)], [_on(again, slots[meaning == "other"], said)]
+    slots = g.ROLES[:: pick_option(rng, (1, -1))]
+    again = _affirm_or_deny(rng, p, meaning != "denied")
+    return [_attach_clause(p, slots[0], said)], [
+        _attach_clause(again, slots[meaning == "other"], said)
+    ]
 
 
-def _on(p: Event, slot: str, inner: Event) -> Event:
+def _attach_clause(p: Event, slot: str, inner: Event) -> Event:
     """Return the event `p` with the event `inner` as a relative clause about its agent
     or patient, as `slot` says."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
@@ -190,11 +194,13 @@ def _on(p: Event, slot: str, inner: Event) -> Event:
 def _pair(rng: Random, label: int) -> Texts:
     """Return a row of RTE's twin: two texts that say the same (label 0), or do not
     (label 1)."""
-    both = pick(rng, (_plain, _plain, _attached))(rng, label == 0)
-    return tuple(text(joined(map(clause, events))) for events in both)
+    both = pick_option(rng, (_plain_pair, _plain_pair, _pair_with_clauses))(
+        rng, label == 0
+    )
+    return tuple(text(join_clauses(map(clause, events))) for events in both)
 
 
-def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
+def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     """Return a row of SQuAD's twins: question, passage, and the place of the answer,
     (first character, one after the last), (-1, -1) for none.
 
@@ -204,20 +210,20 @@ def _answered(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     place of the event that is not asked about, a fourth may do something else."""
     first, beside = _events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
-    asked, other = (first, second)[:: pick(rng, (1, -1))]
+    asked, other = (first, second)[:: pick_option(rng, (1, -1))]
     if rng.random() < 0.6:
         other = sample_event(rng, g.INTRANSITIVE, beside.agent, positive=first.positive)
-    role = g.ROLES[label] if label < 2 else pick(rng, g.ROLES)
+    role = g.ROLES[label] if label < 2 else pick_option(rng, g.ROLES)
     voiced = [
         replace(p, passive=bool(p.patient) and rng.random() < 0.4)
         for p in (asked, other)
     ]
     said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    answer = text(phrase(getattr(asked, role)))[:-2]  # The full stop is cut off.
-    asked = asked if label < 2 else denial(asked)
+    answer = text(noun_phrase(getattr(asked, role)))[:-2]  # The full stop is cut off.
+    asked = asked if label < 2 else deny_event(asked)
     if rng.random() < 0.3:
-        asked = _renamed(rng, asked, "verb")
+        asked = _use_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
     span = (place, place + len(answer)) if label < 2 else (-1, -1)
     return text(g.question(asked, role)), passage, span
@@ -230,15 +236,23 @@ def _tense(rng: Random, label: int) -> Texts:
         sample_event(rng, varied=True, past=past, positive=True)
         for past in (label == 0, label == 1)
     )
-    return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
+    return (
+        text(
+            clause(
+                _attach_clause(
+                    p, pick_option(rng, g.ROLES), g.relative_event(rng, inner)
+                )
+            )
+        ),
+    )
 
 
 MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "CoLA": _well_formed,
     "RTE": _pair,
-    "SQuAD1": _answered,
-    "SQuAD2": _answered,
-    "BigramShift": partial(_well_formed, faults=(_order,)),
+    "SQuAD1": _make_question,
+    "SQuAD2": _make_question,
+    "BigramShift": partial(_well_formed, faults=(_swap_words,)),
     "Tense": _tense,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
@@ -257,12 +271,13 @@ def load(task: str) -> dict[str, Split]:
     training set."""
     seen, names = set(), list(ROWS[task])
     splits = {
-        name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)
+        name: _draw_split(task, name, seen)
+        for name in sorted(names, key="train".__eq__)
     }
     return {name: splits[name] for name in names}
 
 
-def _drawn(task: str, name: str, seen: set[str]) -> Split:
+def _draw_split(task: str, name: str, seen: set[str]) -> Split:
     """Generate the split `name` of a task. Its texts are none of `seen`, and are added
     to it.
 

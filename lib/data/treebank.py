@@ -42,7 +42,7 @@ import numpy as np
 
 from lib.core.names import Absent, Refused
 from lib.data import Split
-from lib.data.lines import MEND, malformed, read_lines
+from lib.data.lines import MEND, read_lines, refuse_content
 from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def read(path: Path | str) -> list[Sentence]:
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
-                raise malformed(place, fault, tree, MEND) from None
+                raise refuse_content(place, fault, tree, MEND) from None
             rows = []
     return sentences
 
@@ -153,7 +153,7 @@ def _sentence(rows: list[list[str]], document: str) -> Sentence:
     return s
 
 
-def above(s: Sentence, i: int) -> list[int]:
+def words_above(s: Sentence, i: int) -> list[int]:
     """Return the positions of the word `i` and of all words above it, up to the root.
 
     Where heads form a circle, more positions are returned than the sentence has words.
@@ -166,7 +166,7 @@ def above(s: Sentence, i: int) -> list[int]:
 
 def depths(s: Sentence) -> list[int]:
     """Return the number of steps from each word up to the root."""
-    return [len(above(s, i)) - 1 for i in range(len(s.heads))]
+    return [len(words_above(s, i)) - 1 for i in range(len(s.heads))]
 
 
 def _feature(sentence: Sentence, i: int, name: str) -> str:
@@ -174,7 +174,7 @@ def _feature(sentence: Sentence, i: int, name: str) -> str:
     return match[1] if match else ""
 
 
-def _asked(
+def _word_asked_about(
     s: Sentence, kind: str, values: Mapping[int, str], depth: int
 ) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about; None where there is
@@ -199,7 +199,7 @@ def tense(s: Sentence) -> tuple[str, str] | None:
     of another clause where all verbs agree. Returns None where there is none."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
     finite = [i for i in verbs if "VerbForm=Fin" in s.features[i]]
-    return _asked(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
+    return _word_asked_about(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
 
 
 def number(s: Sentence, relation: str) -> tuple[str, str] | None:
@@ -214,7 +214,7 @@ def number(s: Sentence, relation: str) -> tuple[str, str] | None:
         value = _feature(s, i, "Number")
         if name == relation and (value or s.kinds[i] == "NOUN"):
             values[i] = value
-    return _asked(s, "NOUN", values, 1)
+    return _word_asked_about(s, "NOUN", values, 1)
 
 
 def shape(s: Sentence) -> str:
@@ -229,7 +229,7 @@ def shape(s: Sentence) -> str:
     return " ".join(names)
 
 
-def inverted(s: Sentence) -> tuple[list[str], int] | None:
+def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
     """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ."
     becomes "She stayed , but he left .".
 
@@ -248,7 +248,7 @@ def inverted(s: Sentence) -> tuple[list[str], int] | None:
     [clause], [mark] = clauses, marks
     spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
-    is_split = all((i > mark) == (clause in above(s, i)) for i in spoken)
+    is_split = all((i > mark) == (clause in words_above(s, i)) for i in spoken)
     if not (before and after and is_split):
         return None
     comma, end = before[-1] + 1, after[-1] + 1
@@ -317,11 +317,11 @@ class _World:
             code = [*self.names[task], shape(s)].index(shape(s))
             return Row(str(code), s.document, words)
         if task == "BigramShift":
-            return _shifted(s, words, label, rng)
+            return _shift_label(s, words, label, rng)
         if task == "OddManOut":
             return self._odd(s, words, rng)
         if task == "CoordinationInversion":  # The stratum tells which clause is longer.
-            swapped, longer = inverted(s) or (None, 0)
+            swapped, longer = swap_clauses(s) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
             return Row(label, s.document, words, longer) if swapped else None
@@ -345,7 +345,7 @@ class _World:
         return Row(label, lemma, words)
 
 
-def _shifted(s: Sentence, words: list[str], label: str, rng: Random) -> Row | None:
+def _shift_label(s: Sentence, words: list[str], label: str, rng: Random) -> Row | None:
     free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [

@@ -55,7 +55,7 @@ def words(split: _Split) -> np.ndarray:
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
-def parts(text: Text, *sizes: int) -> list[Text]:
+def cut_parts(text: Text, *sizes: int) -> list[Text]:
     """Return the parts of a text that have one of the sizes, in words in a row."""
     return [
         part
@@ -64,13 +64,13 @@ def parts(text: Text, *sizes: int) -> list[Text]:
     ]
 
 
-def marks(text: Text) -> list[Text]:
+def comparison_parts(text: Text) -> list[Text]:
     """Return the parts by which a text is compared: all that have four words, or a
     shorter text as a whole."""
-    return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
+    return cut_parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def apart(
+def select_apart(
     split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
 ) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`,
@@ -78,14 +78,14 @@ def apart(
     Split."""
     taken_texts = [text for row in taken for text in texts(split, row)]
     taken_parts = {
-        part for text in taken_texts for part in parts(text, *SHORTER, WORDS)
+        part for text in taken_texts for part in cut_parts(text, *SHORTER, WORDS)
     }
     short = {text for text in taken_texts if len(text) < WORDS}
 
     def shares(text: Text) -> bool:
         if len(text) >= WORDS:
-            return not taken_parts.isdisjoint(parts(text, WORDS))
-        return text in taken_parts or not short.isdisjoint(parts(text, *SHORTER))
+            return not taken_parts.isdisjoint(cut_parts(text, WORDS))
+        return text in taken_parts or not short.isdisjoint(cut_parts(text, *SHORTER))
 
     new = (row for row in rest if not any(map(shares, texts(split, row))))
     return list(islice(new, count))
@@ -110,14 +110,14 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
         for text in row_texts:
             shared = [text]
             if not only_equal:
-                within = [part for part in parts(text, *SHORTER) if part in short]
-                shared = marks(text) + within
+                within = [part for part in cut_parts(text, *SHORTER) if part in short]
+                shared = comparison_parts(text) + within
             for mark in shared:
                 parent[root(row)] = root(first.setdefault(mark, row))
     return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
 
 
-def judged(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
+def judging_rows(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
     """Return the arrays by which N unseen rows are judged, beside D development rows.
 
     split, dev: the Splits of the unseen and of the development rows. train: the Split

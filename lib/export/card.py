@@ -8,33 +8,35 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from lib.core.spec import Spec, ancestry, from_json, placeless
+from lib.core.spec import Spec, drop_full_paths, find_ancestors, from_json
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task, own
 from lib.data.models import HUB
 from lib.export.opened import task_of
-from lib.report.tables import escaped
+from lib.report.tables import escape_text
 
 
-def card(run: Run, exported: Json) -> ModelCard:
+def make_card(run: Run, exported: Json) -> ModelCard:
     """Return the card of a run's model: how it was made, what it costs, how it scores.
 
     exported: the dict that lib.export.writer.export returned for it.
     """
     spec, task = from_json(run.spec), task_of(run)
-    behind = ancestry([spec])
+    behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
     bases = [Path(name).name for name in names]
     return ModelCard.from_template(
-        metadata(run, task, names),
+        make_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
-        title=escaped(f"{title_of_task(run, task) if task else 'Encoder'}, {run.name}"),
-        classes=[escaped(name) for name in task.labels] if task else [],
+        title=escape_text(
+            f"{title_of_task(run, task) if task else 'Encoder'}, {run.name}"
+        ),
+        classes=[escape_text(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * exported["remote"],
-        scores=measured(run, task),
-        described=json.dumps(placeless(spec.args.get("data", {}))),
-        method="\n".join(steps(spec)),
+        scores=metrics_of_task(run, task),
+        described=json.dumps(drop_full_paths(spec.args.get("data", {}))),
+        method="\n".join(describe_steps(spec)),
         **{"run": run, "exported": exported, "task": task, "bases": bases},
     )
 
@@ -45,7 +47,7 @@ def title_of_task(run: Run, task: Task) -> str:
     return own.title(task.name) if is_own else task.name
 
 
-def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
+def make_metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
     """Return what the hub reads of a model: its library, kind, encoder and scores.
 
     names: those of the checkpoints behind it; one of a reader's own is not at the hub.
@@ -57,7 +59,7 @@ def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
         EvalResult(
             kind, run.spec["args"]["data"]["source"], title_of_task(run, task), *score
         )
-        for score in measured(run, task).items()
+        for score in metrics_of_task(run, task).items()
         if task
     ]
     return ModelCardData(
@@ -70,10 +72,12 @@ def metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
     )
 
 
-def steps(spec: Spec) -> Iterator[str]:
+def describe_steps(spec: Spec) -> Iterator[str]:
     """Yield a line for each run behind a model, with its step and its arguments. Inputs
     come before the runs that use them."""
-    behind = sorted(ancestry([spec]), key=lambda ancestor: len(ancestry([ancestor])))
+    behind = sorted(
+        find_ancestors([spec]), key=lambda ancestor: len(find_ancestors([ancestor]))
+    )
     for number, run_spec in enumerate([*behind, spec], 1):
         args = {
             name: v
@@ -82,11 +86,11 @@ def steps(spec: Spec) -> Iterator[str]:
         }
         yield (
             f"{number}. `{run_spec.step}`, seed {run_spec.seed}: "
-            f"`{json.dumps(placeless(args))[:400]}`"
+            f"`{json.dumps(drop_full_paths(args))[:400]}`"
         )
 
 
-def measured(run: Run, task: Task | None) -> dict[str, float]:
+def metrics_of_task(run: Run, task: Task | None) -> dict[str, float]:
     """Return {name: value} of the metrics of a task that a run has, on development,
     unseen and test rows."""
     metrics = task.metrics if task else ()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def task_of(run: Run) -> Task | None:
     """Return the Task that a run learned; None for a run of no task or of several."""
     described = run.spec["args"].get("data", {})
-    return data.described(described) if "task" in described else None
+    return data.task_of_descriptor(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Opened:
     def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         from lib.model import backbone
 
-        return backbone.load(weights(self.run).model)
+        return backbone.load(restore_weights(self.run).model)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -111,28 +111,28 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
-        spec = chosen(name, profile, columns)
+        spec = find_spec(name, profile, columns)
         run = Store().lookup(spec)["run"]
         if not run and keep:
-            run = made(spec)
+            run = make_run(spec)
         if not run:
             fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    return Opened(weights(run, keep) if keep else run)
+    return Opened(restore_weights(run, keep) if keep else run)
 
 
-def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
+def find_spec(name: str, profile: str, columns: dict[str, Any]) -> Spec:
     """Return the Spec of the only line of a notebook's grid that has the values of
     `columns`.
 
     Raises Refused with lines to choose from where no line or several have them.
     """
-    path = notebook.find([name])[0]
-    rows = notebook.planned(path, {"profile": profile}).get("grid", [])
+    path = notebook.find_notebooks([name])[0]
+    rows = notebook.make_grids(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        reason = f"{len(specs)} runs of {notebook.name_of(path)} have {columns}"
+        reason = f"{len(specs)} runs of {notebook.id_of_notebook(path)} have {columns}"
         choice = f"choose a line such as {', '.join(map(str, lines))}"
         raise Refused(f"{reason}: {choice}")
     return specs.pop()
@@ -141,7 +141,7 @@ def chosen(name: str, profile: str, columns: dict[str, Any]) -> Spec:
 def find_run(name: str) -> Run:
     """Return the only run whose name contains `name`. Raises Refused where no run or
     several do."""
-    runs = {run.name: run for run in Store().every()}
+    runs = {run.name: run for run in Store().list_runs()}
     hits = [name] if name in runs else [other for other in runs if name in other]
     if len(hits) != 1:
         first = ", ".join((hits or list(runs))[:9])
@@ -149,7 +149,7 @@ def find_run(name: str) -> Run:
     return runs[hits[0]]
 
 
-def weights(run: Run, keep: bool = False) -> Run:
+def restore_weights(run: Run, keep: bool = False) -> Run:
     """Return a run with its weights.
 
     keep: whether the run is made again where its weights are missing. Raises Refused
@@ -163,7 +163,7 @@ def weights(run: Run, keep: bool = False) -> Run:
     if here := Store().find(spec, weights=True):
         return here
     if keep:
-        return made(spec)
+        return make_run(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
     raise Absent(
         f"{run.name} {why} no weights: `python -m lib export {run.name} --keep`, or "
@@ -171,12 +171,12 @@ def weights(run: Run, keep: bool = False) -> Run:
     )
 
 
-def made(spec: Spec) -> Run:
+def make_run(spec: Spec) -> Run:
     """Make the run of a Spec with its weights. Raises RuntimeError with the reason
     where it fails."""
     from lib.cluster import sweep
 
-    lost = sweep.make([spec], keep=True)
+    lost = sweep.make_runs([spec], keep=True)
     spec, run = Store().look(spec, weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")

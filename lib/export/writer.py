@@ -63,16 +63,16 @@ def export(
     Raises Refused where a form differs by more than CLOSE."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
-    samples = [(batch, outputs(model, batch)) for batch in batches(model)]
+    samples = [(batch, run_in_python(model, batch)) for batch in batches(model)]
     backbone.save(name_classes(model, labels), tokenizer, folder)
-    remote = carry(folder)
-    name = auto(backbone.architecture(folder))
+    remote = add_sources(folder)
+    name = name_auto_class(backbone.architecture(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
-    with backbone.quiet():
+    with backbone.silence_transformers():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
-    forms, apart = {"this folder": partial(outputs, again)}, {}
+    forms, apart = {"this folder": partial(run_in_python, again)}, {}
     if onnx:
-        forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
+        forms["ONNX"] = write_onnx(again, samples[0][0], folder / "model.onnx")
     for form, run in forms.items():
         most = max(
             float(abs(run(batch) - expected).max()) for batch, expected in samples
@@ -96,7 +96,7 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
         )
     if onnx:
         ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
-        if cls not in ONNX or "mix" in ops or fixed(model):
+        if cls not in ONNX or "mix" in ops or fix_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
             raise Refused(f"{changed}, or {other}")
@@ -120,12 +120,12 @@ def name_classes(
     return model
 
 
-def carry(folder: Path) -> bool:
+def add_sources(folder: Path) -> bool:
     """Add the sources of a changed model to its folder, and the names of its classes to
     its configuration as `auto_map`. Returns whether the model needs them."""
-    if not backbone.operated(folder):
+    if not backbone.has_surgery(folder):
         return False
-    config, code = backbone.described(folder), Path(modeling.__file__)
+    config, code = backbone.read_configuration(folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
     files = [inspect.getfile(function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
@@ -135,13 +135,13 @@ def carry(folder: Path) -> bool:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.architecture(folder)
     config_class = getattr(modeling, name).config_class.__name__
-    classes = {"AutoConfig": config_class, auto(name): name}
+    classes = {"AutoConfig": config_class, name_auto_class(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
 
 
-def auto(cls: str) -> str:
+def name_auto_class(cls: str) -> str:
     """Return the name of the Auto class that opens a model of the class with the name
     `cls`."""
     _, head, task = cls.partition("For")
@@ -149,12 +149,14 @@ def auto(cls: str) -> str:
 
 
 @torch.no_grad()
-def outputs(model: PreTrainedModel, batch: Mapping[str, torch.Tensor]) -> np.ndarray:
+def run_in_python(
+    model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
+) -> np.ndarray:
     """Return all outputs of a model for a batch as one flat array."""
     return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
-def in_onnx(
+def write_onnx(
     model: PreTrainedModel, batch: dict[str, torch.Tensor], path: Path
 ) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
@@ -187,7 +189,7 @@ def in_onnx(
     ].flatten()
 
 
-def fixed(model: PreTrainedModel) -> int:
+def fix_length(model: PreTrainedModel) -> int:
     """Return the only number of tokens that a model takes; 0 where it takes any
     number."""
     lengths = (
@@ -200,8 +202,8 @@ def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.T
     """Yield random batches of several lengths, [rows, T] each. The first row is whole,
     the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
-    most = fixed(model) or min(128, config.max_position_embeddings - 2)
-    for tokens in (most,) if fixed(model) else (most // 4, most // 2, most):
+    most = fix_length(model) or min(128, config.max_position_embeddings - 2)
+    for tokens in (most,) if fix_length(model) else (most // 4, most // 2, most):
         ids = torch.randint(config.vocab_size, (rows, tokens), generator=random)
         ends = torch.randint(2, tokens, (rows, 1), generator=random)
         ends[0] = tokens

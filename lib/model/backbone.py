@@ -18,7 +18,7 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .layout import arrange, rename_tensors
+from .layout import arrange_layers, rename_tensors
 from .options import HEADLESS, Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
@@ -29,7 +29,7 @@ HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outpu
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
-def headed(
+def load_with_head(
     folder: str | Path, head: str, outputs: int, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of any saved folder, with a head.
@@ -47,25 +47,25 @@ def headed(
             raise Refused(
                 f"{folder.name} has {head_size} outputs; the task needs {outputs}; {HEADLESS}"
             )
-    elif operated(folder):
+    elif has_surgery(folder):
         raise Refused(
             f"the model in {folder.name} is a {cls}; the task needs a head for {head}: "
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with opening("weights", folder):
+        with explain_errors("weights", folder):
             has_other = any(name.startswith(HEADS[head]) for name, _ in types(folder))
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
-        model = fitting(auto, folder, new_head=True, num_labels=outputs)
-        tokenizer = words(folder)
+        model = load_weights(auto, folder, new_head=True, num_labels=outputs)
+        tokenizer = load_tokenizer(folder)
     set_dropout(model, dropout)
     return model, tokenizer
 
 
-def described(folder: str | Path) -> dict[str, Any]:
+def read_configuration(folder: str | Path) -> dict[str, Any]:
     """Return the configuration of a saved model. Raises FileNotFoundError without
     one."""
     return json.loads((Path(folder) / "config.json").read_text())
@@ -74,12 +74,12 @@ def described(folder: str | Path) -> dict[str, Any]:
 def architecture(folder: str | Path) -> str:
     """Return the class name, or names, of the model in a folder; "" where it names
     none."""
-    return " ".join(described(folder).get("architectures") or [])
+    return " ".join(read_configuration(folder).get("architectures") or [])
 
 
-def operated(folder: str | Path) -> bool:
+def has_surgery(folder: str | Path) -> bool:
     """Return whether the model in a folder was operated on."""
-    return "surgery" in described(folder)
+    return "surgery" in read_configuration(folder)
 
 
 def save(
@@ -92,7 +92,7 @@ def save(
     if folder is None:
         return
     done = surgery(model)
-    with quiet():
+    with silence_transformers():
         tensors = None if done else rename_tensors(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
@@ -115,18 +115,18 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     (all-mpnet-base-v2 names one of a masked LM). Raises Refused where weights and
     configuration disagree, naming the first tensors and the folder."""
     name = (architecture(folder).split() or ["AutoModel"])[0]
-    cls = getattr(modeling if operated(folder) else transformers, name)
+    cls = getattr(modeling if has_surgery(folder) else transformers, name)
     if "For" in name:
-        with opening("weights", folder):
+        with explain_errors("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.") for n, _ in types(folder)
             )
         cls = cls if inside else transformers.AutoModel
-    return fitting(cls, folder), words(folder)
+    return load_weights(cls, folder), load_tokenizer(folder)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """Let transformers report no new heads and show no bars while the context is open,
     because a run's log says enough; the rest of the process keeps its settings."""
     log = transformers.logging
@@ -142,28 +142,28 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def opening(what: str, folder: str | Path) -> Iterator[None]:
+def explain_errors(what: str, folder: str | Path) -> Iterator[None]:
     """Turn every error of transformers, while the context is open, into a ValueError of
     one line.
 
     The error names the folder.
     """
     try:
-        with quiet():
+        with silence_transformers():
             yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
 
 
-def words(folder: str | Path) -> PreTrainedTokenizerFast:
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a folder. Raises Refused naming the folder."""
-    with opening("tokenizer", folder):
+    with explain_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It raises where it finds none.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def fitting(
+def load_weights(
     cls: type[PreTrainedModel] | type[transformers.AutoModel],
     folder: str | Path,
     new_head: bool = False,
@@ -174,7 +174,7 @@ def fitting(
     new_head: whether head and pooler may be absent; torch's random state then decides
     them. more: further arguments of `from_pretrained`. Raises Refused naming the first
     tensors that are missing, unknown, or of another size or type."""
-    with opening("weights", folder):
+    with explain_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
         model, report = cls.from_pretrained(
             folder,
@@ -211,7 +211,7 @@ def fitting(
             len(wrong) > 3
         )
         raise Refused(f"{folder}: the weights do not fit the configuration: {listed}")
-    return arrange(model).eval()
+    return arrange_layers(model).eval()
 
 
 def types(folder: str | Path) -> Iterator[tuple[str, str]]:
@@ -228,7 +228,7 @@ def build(
     surgery: Iterable[dict[str, Any]] = (),
 ) -> PreTrainedModel:
     """Return a model with random weights, after the operations of `surgery`."""
-    model = arrange(cls(config))
+    model = arrange_layers(cls(config))
     for op in surgery:
         operate(model, op)
     return model

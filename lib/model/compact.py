@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import wide
+from .cut import count_parts
 from .parts import layers
 from .surgery import operate
 
@@ -23,8 +23,11 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
     rounding. A model with ghosts stays as it is. Returns {"heads": [L], "neurons":
     [L]}, the numbers that stay."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
-    total = {what: [wide(layer)[what] for layer in layers(model)] for what in selection}
-    if any(map(ghost.present, layers(model))):
+    total = {
+        what: [count_parts(layer)[what] for layer in layers(model)]
+        for what in selection
+    }
+    if any(map(ghost.ghosts_of_layer, layers(model))):
         return total
     for layer in layers(model):
         attention, first, second = (
@@ -37,8 +40,10 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
             attention.attention_head_size,
             first.intermediate_act_fn(first.dense.bias),
         )
-        selection["heads"].append(emptied(value.weight, out, value.bias, size))
-        selection["neurons"].append(emptied(first.dense.weight, second, activated, 1))
+        selection["heads"].append(fold_empty_units(value.weight, out, value.bias, size))
+        selection["neurons"].append(
+            fold_empty_units(first.dense.weight, second, activated, 1)
+        )
     counts = {
         what: [len(indices) for indices in lists] for what, lists in selection.items()
     }
@@ -47,7 +52,7 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
     return counts
 
 
-def emptied(
+def fold_empty_units(
     incoming: torch.Tensor, outgoing: nn.Linear, constant: torch.Tensor, size: int
 ) -> list[int]:
     """Return the indices of the units that stay, and add the output of the others to a
@@ -73,14 +78,14 @@ def sizes(model: nn.Module) -> dict[str, int]:
 
     A sparse projection stores its weights that are not 0, and one bit for each weight.
     A projection counts as sparse where that is less."""
-    dense, spared = stored(model), 0
+    dense, spared = count_bytes(model), 0
     for _, _, linear in masks.projections(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
         spared += max(0, 4 * (total - nonzero) - -(-total // 8))
     return {"bytes_dense": dense, "bytes_sparse": dense - spared}
 
 
-def stored(model: nn.Module) -> int:
+def count_bytes(model: nn.Module) -> int:
     """Return the bytes of a model's tensors, as saved."""
     return sum(
         value.numel() * value.element_size() for value in model.state_dict().values()

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .options import Refused, known
-from .parts import FFN1, FFN2, OUT, QKV, Part, layers, sliced
+from .options import Refused, check_name
+from .parts import FFN1, FFN2, OUT, QKV, Part, layers, slice_linear
 
 
 def cut(
@@ -45,11 +45,11 @@ def cut(
         )
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
-        order = ranked(head_scores, model, number, total, "head")
-        neurons = ranked(neuron_scores, model, number, ffn, "neuron")[
+        order = rank_parts(head_scores, model, number, total, "head")
+        neurons = rank_parts(neuron_scores, model, number, ffn, "neuron")[
             : heads * ffn // total
         ]
-        narrow(layer, order[:heads], neurons, order, whole)
+        narrow_layer(layer, order[:heads], neurons, order, whole)
         selection["heads"].append(order[:heads].tolist())
         selection["neurons"].append(neurons.tolist())
         if whole:
@@ -57,7 +57,7 @@ def cut(
     return selection
 
 
-def ranked(
+def rank_parts(
     scores: Any, model: nn.Module, number: int, total: int, what: str
 ) -> torch.Tensor:
     """Return the indices of one layer's parts by falling score, or in their order
@@ -74,7 +74,7 @@ def ranked(
     return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
 
 
-def narrow(
+def narrow_layer(
     layer: Part,
     heads: torch.Tensor,
     neurons: torch.Tensor,
@@ -101,7 +101,7 @@ def narrow(
         (FFN2, None, neurons),
     ):
         layer.set_submodule(
-            path, sliced(layer.get_submodule(path), row_indices, columns)
+            path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
     if hasattr(attention, "columns"):  # Of the bias of an MPNet (layout.py).
@@ -126,11 +126,11 @@ def keep(
     list is empty, or has an index twice or one that does not exist."""
     encoder_layers = layers(model)
     for what, lists in selection.items():
-        known("part to keep", what, wide(encoder_layers[0]))
+        check_name("part to keep", what, count_parts(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(
             zip(encoder_layers, lists, strict=True)
         ):
-            total = wide(layer)[what]
+            total = count_parts(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
@@ -141,17 +141,17 @@ def keep(
         }
         every = {
             what: torch.arange(count, device="cpu")
-            for what, count in wide(layer).items()
+            for what, count in count_parts(layer).items()
         }
         stay = every | chosen
-        narrow(layer, stay["heads"], stay["neurons"])
-        thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
+        narrow_layer(layer, stay["heads"], stay["neurons"])
+        thin_layer(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
     return {
         what: [len(indices) for indices in lists] for what, lists in selection.items()
     }
 
 
-def wide(layer: Part) -> dict[str, int]:
+def count_parts(layer: Part) -> dict[str, int]:
     """Return {kind: number} of the parts of a layer, for the kinds that `keep`
     knows."""
     attention = layer.attention.self
@@ -179,7 +179,7 @@ class Thin(nn.Linear):
         rows: torch.Tensor | None = None,
         columns: torch.Tensor | None = None,
     ) -> None:
-        small = sliced(linear, rows, columns)
+        small = slice_linear(linear, rows, columns)
         outputs, inputs = small.weight.shape
         super().__init__(inputs, outputs, small.bias is not None, device="meta")
         self.weight, self.bias, self.total = (
@@ -200,7 +200,7 @@ class Thin(nn.Linear):
         return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, rows, made)
 
 
-def thin(
+def thin_layer(
     layer: Part,
     embedding: torch.Tensor | None,
     qk: torch.Tensor | None,

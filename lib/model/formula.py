@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from .options import Refused, known
+from .options import Refused, check_name
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def parse(text: str) -> Node:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
             if isinstance(part, ast.Name):
-                known("operation", part.id, ARITY)
+                check_name("operation", part.id, ARITY)
         return _read(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error

@@ -101,12 +101,12 @@ def detach(model: nn.Module) -> None:
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
 
 
-def present(model: nn.Module) -> bool:
+def has_gates(model: nn.Module) -> bool:
     """Return whether the model has gates."""
     return hasattr(layers(model)[0], "gates")
 
 
-def alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
+def read_alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
     """Return {(layer, kind): Parameter}, in a fixed order."""
     return {
         (number, kind): alpha

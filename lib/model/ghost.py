@@ -36,10 +36,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .int8 import Int8, rounded
+from .int8 import Int8, round_to_int8
 from .options import Ghost, Refused, stream
-from .parts import Padding, Part, layers, padding, real
-from .scores import raw, register
+from .parts import Padding, Part, layers, padding, zero_padding
+from .scores import masked_scores, register
 
 
 def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def along_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M,
     C, C, K].
 
@@ -76,13 +76,13 @@ def along_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     return y.unflatten(1, (outputs, channels))
 
 
-def along_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C,
     C, K]."""
-    return along_features(x.transpose(2, 3), kernels).transpose(2, 3)
+    return convolve_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def along_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K,
     K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
@@ -92,9 +92,9 @@ def along_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
 # (section 4.1).
 CONVOLUTIONS = {
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
-    "conv1d_s": (along_tokens, lambda c, n, k: (c, c, k)),
-    "conv1d_f": (along_features, lambda c, n, k: (n, n, k)),
-    "conv2d": (along_both, lambda c, n, k: (k, k)),
+    "conv1d_s": (convolve_tokens, lambda c, n, k: (c, c, k)),
+    "conv1d_f": (convolve_features, lambda c, n, k: (n, n, k)),
+    "conv2d": (convolve_both, lambda c, n, k: (k, k)),
 }
 
 
@@ -169,9 +169,9 @@ class Ghosted(nn.Module):
         self.relu, self.padding, self.position = options.relu, padding, position
 
     def ghost(self, x: torch.Tensor, square: bool = False) -> torch.Tensor:
-        made = self.convolution(real(x, self.padding, square))
+        made = self.convolution(zero_padding(x, self.padding, square))
         if square:
-            made = real(made, self.padding, square)
+            made = zero_padding(made, self.padding, square)
         return made.relu() if self.relu else made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -192,7 +192,7 @@ class Folded(Ghosted):
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
         scales = None
         if isinstance(self.dense, Int8):
-            integers, scale = rounded(x.float())
+            integers, scale = round_to_int8(x.float())
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -236,7 +236,7 @@ def attend(
     query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the
     scores. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
     that of transformers' attention interface."""
-    scores = raw(module, query, key, attention_mask, scaling, position_bias)
+    scores = masked_scores(module, query, key, attention_mask, scaling, position_bias)
     maps = module.ghost(scores.softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
@@ -246,7 +246,9 @@ ATTENTION = f"{__name__}.attend"  # An export registers another name.
 register(ATTENTION, attend)
 
 
-def complete(attention: Part, _: Any, output: tuple[Any, ...]) -> tuple[Any, ...]:
+def complete_contexts(
+    attention: Part, _: Any, output: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Complete the contexts [B, T, M * D] to [B, T, A * D].
 
     It is the forward hook of a self-attention with a ghost at "v".
@@ -265,7 +267,7 @@ PLACES = {
 }
 
 
-def present(layer: nn.Module) -> dict[str, Ghosted]:
+def ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
     """Return the ghost modules of a layer by position."""
     return {
         part.position: part for part in layer.modules() if isinstance(part, Ghosted)
@@ -292,7 +294,7 @@ def check(model: nn.Module, options: Ghost) -> None:
     """Raise Refused where the options do not fit together, the model, or its other
     ghosts."""
     first = layers(model)[0]
-    heads, ghosts = first.attention.self.num_attention_heads, present(first)
+    heads, ghosts = first.attention.self.num_attention_heads, ghosts_of_layer(first)
     config: Any = model.config
     options.fits(heads < config.num_attention_heads)
     for position in options.positions:
@@ -361,7 +363,7 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":
-                layer.attention.self.register_forward_hook(complete)
+                layer.attention.self.register_forward_hook(complete_contexts)
             added.append(new.convolution)
     if "qk" in settings.positions:
         attend_with_ghosts(model)

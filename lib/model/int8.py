@@ -13,7 +13,7 @@ from .parts import layers
 LARGEST = 127
 
 
-def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def round_to_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is
     127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
@@ -30,7 +30,7 @@ class Int8(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        weight, scale = rounded(linear.weight.detach().float())
+        weight, scale = round_to_int8(linear.weight.detach().float())
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.register_buffer("scale", scale.squeeze(-1))
@@ -39,7 +39,7 @@ class Int8(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output [..., O] in the type of x [..., I]; sums are exact, in
         int32."""
-        integers, scale = rounded(x.float().flatten(0, -2))
+        integers, scale = round_to_int8(x.float().flatten(0, -2))
         # CPUs run this int8 product alone.
         sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias

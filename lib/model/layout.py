@@ -158,7 +158,7 @@ class Encoder(MPNetEncoder):
         return self.relative_attention_bias(buckets).permute(2, 0, 1).unsqueeze(0)
 
 
-def arrange(model: Model) -> Model:
+def arrange_layers(model: Model) -> Model:
     """Give the layers of an MPNet or a DistilBERT the parts of a BERT's, and return the
     model.
 

@@ -58,7 +58,7 @@ def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     return flat.kthvalue(len(flat) - k + 1).values
 
 
-def top(values: torch.Tensor, k: int) -> torch.Tensor:
+def mask_of_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return a mask that is True on exactly k values: the largest, and of equal ones
     the first."""
     kth = kth_largest(values, k)
@@ -69,10 +69,10 @@ def top(values: torch.Tensor, k: int) -> torch.Tensor:
     return mask
 
 
-def top_of_all(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
+def masks_of_largest(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
     """Return one mask for each tensor, True on the k largest values of all tensors
     together."""
-    mask = top(torch.cat([values.flatten() for values in tensors]), k)
+    mask = mask_of_largest(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [
         part.view(values.shape) for part, values in zip(parts, tensors, strict=True)
@@ -129,7 +129,7 @@ class Mask(nn.Module):
             self.scores = nn.Parameter(weight.new_full(weight.shape, options.init))
 
     @torch.no_grad()
-    def chosen(self, weight: torch.Tensor) -> torch.Tensor | None:
+    def choose_weights(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the mask of "magnitude", "movement" or "soft", bool [O, I].
 
         Returns None where all weights stay.
@@ -139,12 +139,12 @@ class Mask(nn.Module):
             mask = self.scores.sigmoid() > threshold
             least = int(FLOOR * mask.numel()) + 1
             enough = torch.count_nonzero(mask) >= least
-            return mask if enough else top(self.scores, least)
+            return mask if enough else mask_of_largest(self.scores, least)
         values = weight.abs() if self.method == "magnitude" else self.scores
         k = max(1, int(threshold * values.numel()))
-        return None if k >= values.numel() else top(values, k)
+        return None if k >= values.numel() else mask_of_largest(values, k)
 
-    def concrete(self, draw: bool) -> torch.Tensor:
+    def draw_gates(self, draw: bool) -> torch.Tensor:
         """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval
         mode."""
         logits = self.scores
@@ -155,8 +155,10 @@ class Mask(nn.Module):
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         if self.method == "l0":
-            return weight * self.concrete(self.training)
-        return Masked.apply(weight, getattr(self, "scores", None), self.chosen(weight))
+            return weight * self.draw_gates(self.training)
+        return Masked.apply(
+            weight, getattr(self, "scores", None), self.choose_weights(weight)
+        )
 
     @torch.no_grad()
     def count_kept(self, weight: torch.Tensor) -> torch.Tensor:
@@ -165,8 +167,8 @@ class Mask(nn.Module):
         The mask of "l0" is always that of eval mode.
         """
         if self.method == "l0":
-            return torch.count_nonzero(self.concrete(draw=False) > 0)
-        mask = self.chosen(weight)
+            return torch.count_nonzero(self.draw_gates(draw=False) > 0)
+        mask = self.choose_weights(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def penalty(self) -> torch.Tensor:

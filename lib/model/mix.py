@@ -110,7 +110,7 @@ class LayerMix(nn.Module):
                 state, state.shape[-1:], eps=EPS
             )
         if self.norm == "tokens":
-            return lambda _, state: standardised(state, real)
+            return lambda _, state: standardise_states(state, real)
         mean = sum(states) / len(states)
         squares: Any = sum((state - mean).square() for state in states)
         rate = (squares / len(states) + EPS).rsqrt()
@@ -144,7 +144,7 @@ class LayerMix(nn.Module):
         return output
 
 
-def standardised(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+def standardise_states(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     """Return a state [B, T, H] minus its mean, divided by its standard deviation.
 
     Both are taken over real tokens and all channels. real: [B, T, 1], 1 at real tokens.
@@ -155,7 +155,7 @@ def standardised(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     return (state - mean) / (variance + EPS).sqrt()
 
 
-def present(model: nn.Module) -> LayerMix | None:
+def find_mix(model: nn.Module) -> LayerMix | None:
     """Return the mix of a model."""
     return getattr(base(model), "mix", None)
 
@@ -174,7 +174,7 @@ def add(
 
     Returns {"states", "parameters"}. Raises Refused for a model that has a mix.
     """
-    if present(model):
+    if find_mix(model):
         raise Refused("this model has a layer mix already: it takes one")
     encoder, encoder_layers = base(model), layers(model)
     states = len(encoder_layers) + 1

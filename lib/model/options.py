@@ -32,7 +32,9 @@ ShareAbove0 = Annotated[float, lambda n: 0 < n <= 1, "above 0 and at most 1"]
 ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
-def one_of(owner: str, name: str, value: object, allowed: Collection[Any]) -> None:
+def check_allowed(
+    owner: str, name: str, value: object, allowed: Collection[Any]
+) -> None:
     """Raise Refused unless the value is allowed; it names the option and what is
     allowed."""
     if value not in allowed:
@@ -41,7 +43,7 @@ def one_of(owner: str, name: str, value: object, allowed: Collection[Any]) -> No
         )
 
 
-def known(what: str, name: object, allowed: Collection[Any]) -> None:
+def check_name(what: str, name: object, allowed: Collection[Any]) -> None:
     """Raise Refused unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:
         return
@@ -62,7 +64,7 @@ def stream(seed: int, name: str) -> int:
     )
 
 
-def settled(option: "Option") -> dict[str, Any]:
+def changed_fields(option: "Option") -> dict[str, Any]:
     """Return the fields of an option that differ from their defaults: what a Spec
     hashes."""
     return {
@@ -89,30 +91,34 @@ class Option:
             kind: Any = field.type
             value, origin, args = getattr(self, name), get_origin(kind), get_args(kind)
             if tuple in (kind, origin):
-                self.typed(name, (list, tuple), "a list")
+                self.check_type(name, (list, tuple), "a list")
                 object.__setattr__(self, name, tuple(value))
                 for choices in args[:1]:
                     for element in value:
-                        one_of(type(self).__name__, name, element, get_args(choices))
+                        check_allowed(
+                            type(self).__name__, name, element, get_args(choices)
+                        )
             elif origin is Literal:
-                one_of(type(self).__name__, name, value, args)
+                check_allowed(type(self).__name__, name, value, args)
             else:
                 kind, *bounds = args or (kind,)
-                self.typed(name, (int, float) if kind is float else kind, kind.__name__)
+                self.check_type(
+                    name, (int, float) if kind is float else kind, kind.__name__
+                )
                 if kind in (int, float):
                     inside, words = bounds or get_args(Number)[1:]
                     if not inside(value):
-                        raise self.refused(name, f"it must be {words}")
+                        raise self.refuse_field(name, f"it must be {words}")
 
-    def typed(
+    def check_type(
         self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str
     ) -> None:
         """Raise Refused where a field is of another type; a bool is no number."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
-            raise self.refused(name, f"it must be {words}")
+            raise self.refuse_field(name, f"it must be {words}")
 
-    def refused(self, name: str, why: str) -> Refused:
+    def refuse_field(self, name: str, why: str) -> Refused:
         """Return the Refused that names a field, its value and what is allowed."""
         return Refused(
             f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}"
@@ -148,7 +154,7 @@ class Ghost(Option):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kernel % 2 == 0:
-            raise self.refused(
+            raise self.refuse_field(
                 "kernel", "an even kernel has no centre tap: take an odd one"
             )
 

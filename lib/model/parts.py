@@ -60,7 +60,7 @@ def surgery(model: nn.Module) -> list[dict[str, Any]]:
     return model.__dict__.setdefault("surgery", [])
 
 
-def sliced(
+def slice_linear(
     projection: nn.Linear,
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
@@ -113,7 +113,7 @@ def padding(model: nn.Module) -> Padding:
     return encoder.padding
 
 
-def real(
+def zero_padding(
     x: torch.Tensor, padding: Padding | None, square: bool = False
 ) -> torch.Tensor:
     """Return x with zeros at padded tokens.

@@ -2,8 +2,8 @@
 
 A raw score is query times key over the root of the head size, before mask and softmax;
 in an MPNet its bias is added. The framework gives only probabilities after dropout.
-Here `raw` computes all scores: every attention that `register` makes known calls it,
-and `watch` reads along.
+Here `masked_scores` computes all scores: every attention that `register` makes known calls it,
+and `watch_scores` reads along.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -22,7 +22,7 @@ from .parts import Part, embedding_output, layers
 
 ATTENTION = f"{__name__}.attend"  # An export registers another name.
 SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
-# Attention functions of these names report their raw scores by themselves, so `watch`
+# Attention functions of these names report their raw scores by themselves, so `watch_scores`
 # need not replace them.
 OURS: set[str] = set()
 # The scores of each of these self-attentions go to its list.
@@ -37,7 +37,7 @@ def register(name: str, attention: Callable[..., Any]) -> None:
     OURS.add(name)
 
 
-def raw(
+def masked_scores(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -49,7 +49,7 @@ def raw(
     softmax.
 
     position_bias: [1, A, T, T], which is added to the scores (lib.model.layout), or
-    None. The scores without the mask go to the list of `watch`."""
+    None. The scores without the mask go to the list of `watch_scores`."""
     scores = (
         query
         @ key.transpose(2, 3)
@@ -91,7 +91,7 @@ def attend(
 
     Dropout goes through the module's own layer, of the same rate, because
     `lib.train.lean` may have put another kind of layer there."""
-    scores = raw(module, query, key, attention_mask, scaling, position_bias)
+    scores = masked_scores(module, query, key, attention_mask, scaling, position_bias)
     attention_maps = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
 
@@ -100,7 +100,9 @@ register(ATTENTION, attend)
 
 
 @contextmanager
-def eager(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
+def use_eager_attention(
+    model: PreTrainedModel, is_enabled: bool = True
+) -> Iterator[None]:
     """Let a model use the attention of this file while the context is open.
 
     The function of the model stays the same. An attention that surgery put in stays.
@@ -117,7 +119,7 @@ def eager(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def watch(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
+def watch_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
     """Yield a list that each forward pass fills with L scores [B, A, T, T] before the
     mask.
 
@@ -128,7 +130,7 @@ def watch(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
     _watched.update(dict.fromkeys(watched, seen))
     begin = embedding_output(model).register_forward_hook(lambda *_: seen.clear())
     try:
-        with begin, eager(model):
+        with begin, use_eager_attention(model):
             yield seen
     finally:
         for attention in watched:

@@ -84,7 +84,7 @@ def choose(
         layer.output.use(formula, count, net["width"] // q, net["mismatch"])
 
 
-def inherit(
+def inherit_weights(
     student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
 ) -> list[str]:
     """Fill a model with the leading block of each tensor of the same name in a larger
@@ -110,14 +110,14 @@ def inherit(
             "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
-        as_stack(plain(name, source)): value
+        as_stack(drop_prefix(name, source)): value
         for name, value in source.state_dict().items()
     }
     left = []
     for name, value in student.state_dict().items():
         place = r"(?<=encoder\.layer\.)\d+"
         origin = re.sub(
-            place, lambda match: str(int(match[0]) // times), plain(name, student)
+            place, lambda match: str(int(match[0]) // times), drop_prefix(name, student)
         )
         if origin not in source_tensors:
             left.append(name)
@@ -150,7 +150,7 @@ def as_stack(name: str) -> str:
     )
 
 
-def plain(name: str, model: transformers.PreTrainedModel) -> str:
+def drop_prefix(name: str, model: transformers.PreTrainedModel) -> str:
     """Return a tensor's name without the prefix that models with a head put before the
     encoder."""
     return name.removeprefix(f"{model.base_model_prefix}.")

@@ -18,9 +18,9 @@ from .cut import cut, keep
 from .gates import attach
 from .ghost import add as ghost
 from .int8 import quantise
-from .layout import arrange
+from .layout import arrange_layers
 from .mix import add as mix
-from .options import Refused, known
+from .options import Refused, check_name
 from .parts import Part, surgery
 from .stack import stack, trigram
 
@@ -53,7 +53,7 @@ def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     report = change(
-        arrange(model), **{k: v for k, v in op.items() if k != "op"}, **more
+        arrange_layers(model), **{k: v for k, v in op.items() if k != "op"}, **more
     )
     surgery(model).append(op)
     return report
@@ -74,5 +74,5 @@ def function(name: str) -> Callable[..., dict[str, Any]]:
                 continue
             if change := getattr(module, "change", None):
                 return change
-        known("surgery", name, OPERATIONS)
+        check_name("surgery", name, OPERATIONS)
     return OPERATIONS[name]

@@ -21,7 +21,7 @@ from lib.core.names import HEADLESS, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
-from lib.stats.cost import Shape, configured, size_names
+from lib.stats.cost import Shape, shape_of_config, size_names
 
 # transformers' key of each family, and its name.
 FAMILIES = {
@@ -78,7 +78,9 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     encoder that cannot be trained on the task."""
     place = paths.resolve_path(path)
     if not place.is_dir():
-        place = data.holding(models.local_name(str(path)), data.WEIGHTS) or place
+        place = (
+            data.find_checkpoint(models.local_name(str(path)), data.WEIGHTS) or place
+        )
     try:
         check(place, task)
     except Refused as error:
@@ -98,7 +100,7 @@ def check(place: Path, task: Task | None) -> None:
                 fix = f"git -C {place} lfs pull"
                 raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
     config, weights = configuration(place), place / data.WEIGHTS
-    shape = configured(config)
+    shape = shape_of_config(config)
     tensors = {
         name.removeprefix(f"{shape.family}."): tensor
         for name, tensor in header(weights).items()
@@ -108,7 +110,7 @@ def check(place: Path, task: Task | None) -> None:
         fix = "fix: save model and configuration together, by save_pretrained"
         raise Refused(f"{place}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
-        *infinite(weights, tensors),
+        *find_infinite(weights, tensors),
         *wrong_tokens(tokens(place, shape.family), shape, config, task),
         *(wrong_head(place, tensors, config, task) if task else []),
     ]
@@ -146,14 +148,14 @@ def why_missing(place: Path, file: str) -> str:
 
 def read(file: Path) -> Json:
     """Return the object in a file of JSON, {} where there is no file."""
-    body = lines.parsed(file) if file.exists() else {}
+    body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
 def shape_of(place: str | Path) -> Shape:
     """Return the Shape of the encoder in a folder. Raises Refused as `configuration`
     does."""
-    return configured(configuration(Path(place)))
+    return shape_of_config(configuration(Path(place)))
 
 
 def configuration(place: Path) -> Json:
@@ -162,21 +164,21 @@ def configuration(place: Path) -> Json:
     Raises Refused for another family, for impossible sizes,
     for heads that do not divide the hidden width, for short position tables, and for a
     model that reads to the left alone."""
-    body = lines.parsed(file := place / CONFIG)
+    body = lines.read_json_value(file := place / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
-        raise lines.malformed(file, fault, " or ".join(FAMILIES), OTHER)
+        raise lines.refuse_content(file, fault, " or ".join(FAMILIES), OTHER)
     least = dict.fromkeys(size_names(family), 1)
     least["max_position_embeddings"] = LONGEST + first_position(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:
             fault = f"{name} {config.get(name)!r}"
-            raise lines.malformed(file, fault, f"a whole number from {low}", OTHER)
+            raise lines.refuse_content(file, fault, f"a whole number from {low}", OTHER)
     if config.get("is_decoder"):
         fault = "is_decoder true, so that a token sees those before it alone"
-        raise lines.malformed(file, fault, "an encoder", OTHER)
+        raise lines.refuse_content(file, fault, "an encoder", OTHER)
     return config
 
 
@@ -204,10 +206,10 @@ def header(file: Path) -> dict[str, Json]:
         end = 8 + length + max(v["data_offsets"][1] for v in tensors.values())
     except (ValueError, AttributeError, KeyError, TypeError):
         fix = "save or copy it again"
-        raise lines.malformed(file, "no header", "safetensors", fix) from None
+        raise lines.refuse_content(file, "no header", "safetensors", fix) from None
     if size != end:
         fix = "copy it again"
-        raise lines.malformed(file, f"{size:,} bytes", f"{end:,}", fix)
+        raise lines.refuse_content(file, f"{size:,} bytes", f"{end:,}", fix)
     return tensors
 
 
@@ -237,7 +239,7 @@ def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
             yield f"{name} is {tensor['dtype']}, expected a floating-point type"
 
 
-def infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
+def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
     """Yield the first small tensor that has a value which is no finite number."""
     values = np.memmap(file, np.uint8, "r")
     start = 8 + int.from_bytes(values[:8].tobytes(), "little")
@@ -261,13 +263,13 @@ def tokens(place: Path, family: str) -> Tokens:
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {
-        name: content_of(value)
+        name: text_of_token(value)
         for name, value in (read(place / "special_tokens_map.json") | settings).items()
         if name.endswith("_token") and value and value is not True
     }
     ids = vocabulary(place, body) | read(place / "added_tokens.json")
     for number, token in settings.get("added_tokens_decoder", {}).items():
-        ids[content_of(token)] = int(number)
+        ids[text_of_token(token)] = int(number)
     size = 1 + max(ids.values(), default=-1)
     for token in dict.fromkeys(special.values()):
         if token not in ids:
@@ -280,7 +282,7 @@ def tokens(place: Path, family: str) -> Tokens:
     return Tokens(size, pad if kind in SPECIAL else None, 1 + (has_types and is_second))
 
 
-def content_of(token: Any) -> str:
+def text_of_token(token: Any) -> str:
     """Return the text of a special token, which files have as text or as an object."""
     return str(token["content"] if isinstance(token, dict) else token)
 
@@ -291,7 +293,7 @@ def vocabulary(place: Path, body: Json) -> dict[str, int]:
         table = body.get("model", {}).get("vocab")
         if not table:
             file, fix = place / VOCABULARIES[0], "save the tokenizer again"
-            raise lines.malformed(file, "no model.vocab", "a vocabulary", fix)
+            raise lines.refuse_content(file, "no model.vocab", "a vocabulary", fix)
         if isinstance(table, list):  # Of a unigram model they are (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {

@@ -17,15 +17,15 @@ import numpy as np
 
 from lib.core.names import Refused
 from lib.core.options import Targets
-from lib.core.papers import collect
-from lib.core.spec import Spec, plain
+from lib.core.papers import collect_modules
+from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.methods import METHODS, module
 from lib.papers import grids, students
 from lib.papers.grids import shape
 from lib.papers.points import TOKENS as TOKENS
-from lib.papers.points import Method, as_long, network, quantised, student
+from lib.papers.points import Method, add_epochs, network, quantised_spec, student
 from lib.stats import compare, cost, paired
 from lib.stats.compare import Column
 
@@ -58,8 +58,8 @@ def uniform(profile: str, task: str, m: int) -> Spec:
     cut = {"op": "cut", "heads": students.kept_heads(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = as_long(students.FINETUNE, profile)
-    args = grids.common(profile, task, train=train, targets=targets)
+    train = add_epochs(students.FINETUNE, profile)
+    args = grids.common_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
@@ -75,7 +75,7 @@ def distilled(profile: str, task: str, m: int) -> Spec:
     return students.student(profile, task, HEADS)
 
 
-def listed(profile: str, task: str, m: int, name: str) -> Spec:
+def spec_of_method(profile: str, task: str, m: int, name: str) -> Spec:
     """Return the Spec of a student by a module of lib.methods.
 
     Where the module has `scores`, they rank on the rows that `width` is ranked on.
@@ -83,7 +83,7 @@ def listed(profile: str, task: str, m: int, name: str) -> Spec:
     method, inputs = module(name), {}
     if hasattr(method, "scores"):
         options = replace(students.IMPORTANCE[profile], cumulative=False, by=name)
-        ranked = grids.common(profile, task, importance=options)
+        ranked = grids.common_arguments(profile, task, importance=options)
         teacher = grids.teacher(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
     _, arguments = method.keep(shape(profile), m / HEADS)
@@ -91,16 +91,16 @@ def listed(profile: str, task: str, m: int, name: str) -> Spec:
 
 
 # The recipes of the papers that are here. A combination needs those of all its papers.
-RECIPES = collect("recipes")
+RECIPES = collect_modules("recipes")
 
 
 def ghost_operation(profile: str) -> Json:
-    return {"op": "ghost"} | plain(RECIPES["ghostbert"].ghost(profile))
+    return {"op": "ghost"} | to_plain_json(RECIPES["ghostbert"].ghost_options(profile))
 
 
 def searched_with_ghosts(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a student that keeps what a search finds, with ghosts."""
-    find = collect("frontier")["nas_pruning"].searched
+    find = collect_modules("frontier")["nas_pruning"].search_point
     return network(profile, task, m, find, (ghost_operation(profile),))
 
 
@@ -118,11 +118,11 @@ def warmed(profile: str, task: str, m: int) -> Spec:
 
     Attention, states and predictions are in one loss, instead of two stages.
     """
-    ghosts = RECIPES["ghostbert"].ghost(profile)
-    start = students.untrained(profile, task, m, ghosts)
-    train = as_long(students.FINETUNE, profile)
+    ghosts = RECIPES["ghostbert"].ghost_options(profile)
+    start = students.untrained_student(profile, task, m, ghosts)
+    train = add_epochs(students.FINETUNE, profile)
     options = RECIPES["efficientbert"].TAUGHT[profile]
-    args = grids.common(profile, task, train=train, warmup=options)
+    args = grids.common_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher(profile, task), "start": start}
     return Spec("warmup", args, inputs)
 
@@ -136,17 +136,17 @@ def shared_methods() -> dict[str, Method]:
         "Whole, distilled": Method("control", distilled, "all", once=True),
         "Uniform": Method("control", uniform),
     }
-    in_int8 = partial(quantised, make=whole_model)
+    in_int8 = partial(quantised_spec, make=whole_model)
     points["Int8"] = Method("control", in_int8, "all", once=True)
     for title, name in METHODS.items():
-        points[title] = Method("control", partial(listed, name=name), name)
-    papers = collect("frontier")
+        points[title] = Method("control", partial(spec_of_method, name=name), name)
+    papers = collect_modules("frontier")
     if "bermo" in papers:
         points["Width + layer mix"] = Method("combination", mixed)
     if "ghostbert" in papers:
         ghosts = papers["ghostbert"].POINTS["GhostBERT"]
         combined = partial(Method, "combination", added=ghosts.added)
-        in_int8 = partial(quantised, make=ghosts.make)
+        in_int8 = partial(quantised_spec, make=ghosts.make)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
             points["GhostBERT, warmed up"] = combined(warmed)
@@ -160,7 +160,7 @@ def shared_methods() -> dict[str, Method]:
 def collect_methods() -> dict[str, Method]:
     """Return {name: Method} of all methods, in the order of the page's tables."""
     points = shared_methods()
-    for paper in collect("frontier").values():
+    for paper in collect_modules("frontier").values():
         points |= paper.POINTS
     order = [name for name in ORDER if name in points]
     return {name: points[name] for name in dict.fromkeys([*order, *points])}
@@ -177,8 +177,8 @@ def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int
     method = TABLE[name]
     if method.once:
         return (0,)
-    possible_widths = students.possible(profile, tuple(chosen) or BUDGETS[profile])
-    if method.keeps == "found" and grids.asked(profile):
+    possible_widths = students.select_widths(profile, tuple(chosen) or BUDGETS[profile])
+    if method.keeps == "found" and grids.span_of_reader(profile):
         return []  # No search reads passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
@@ -249,7 +249,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             row_costs = map(
                 partial(costs, profile), rows.to_dict("records"), seed_architectures
             )
-            pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
+            pairs = map(partial(pair_with_labels, column), rows["run"], rows["seed"])
             score = paired.paired_difference([*pairs])
             line = {
                 "task": task,
@@ -321,18 +321,18 @@ def difference(
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
-def against_labels(column: Column, run: Run, seed: int) -> paired.Pair:
+def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
     """Return the Pair of a run and the labels.
 
     Its difference is the score of the run less 100 points.
     """
-    rows = compare.judged(run, column)
+    rows = compare.judged_rows(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
     return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
-def front(table: pd.DataFrame, axis: str) -> list[str]:
+def find_front(table: pd.DataFrame, axis: str) -> list[str]:
     """Return the models of a table of `points` that no model of at most their cost
     beats.
 
@@ -354,7 +354,7 @@ def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
 
-def recommended(
+def recommend_line(
     table: pd.DataFrame, axis: str, share: float
 ) -> dict[Hashable, Any] | None:
     """Return the line of `points` with the best score under a cost limit.

@@ -6,7 +6,7 @@ profile's. The module is free of torch.
 
 An `ReaderProfile` is the name of a profile. It finds the settings of that profile in
 every table, and says where rows and encoder come from instead. So no paper knows of it:
-`described` describes the rows, `backbone` the encoder."""
+`describe_data` describes the rows, `backbone` the encoder."""
 
 import os
 import shlex
@@ -23,14 +23,14 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import collect, find_papers
+from lib.core.papers import collect_modules, find_papers
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import grammar, models, own
-from lib.data.feed import Feed, look
+from lib.data.feed import Feed, measure_feed
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.papers.encoder import configuration, first_position, shape_of
 from lib.papers.encoder import folder as folder
@@ -52,11 +52,13 @@ def settings(name: str) -> SimpleNamespace:
     """
     is_paper = name in find_papers()
     place = FOLDER / name / "settings.toml" if is_paper else FOLDER / f"{name}.toml"
-    tables, kinds = dict(disk.toml(place)), dict(vars(options))
-    if is_paper and name in (options_of_papers := collect("options")):
+    tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
+    if is_paper and name in (options_of_papers := collect_modules("options")):
         kinds |= vars(options_of_papers[name])
     for kind in tables.keys() & kinds.keys():
-        common = disk.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        common = (
+            disk.read_toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        )
         for table_name, by_profile in tables.pop(kind).items():
             tables[table_name] = {
                 profile: kinds[kind](
@@ -120,7 +122,7 @@ PARAMETERS = (
 
 def profile_of(name: str) -> SimpleNamespace:
     """Return the profile of a name. Raises Refused naming the nearest one."""
-    known("profile", name, PROFILES)
+    check_name("profile", name, PROFILES)
     return PROFILES[name]
 
 
@@ -129,13 +131,13 @@ def checkpoint(name: str) -> Spec:
 
     Its seed is pinned, because all replicates start from it.
     """
-    known("checkpoint", name, models.HUB)
+    check_name("checkpoint", name, models.HUB)
     return Spec(
         "checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0
     )
 
 
-def families(name: str) -> tuple[str, ...]:
+def encoder_families(name: str) -> tuple[str, ...]:
     """Return the kinds of encoder that a profile has.
 
     A reader's model is of one kind. A family that no paper has stands for a BERT.
@@ -146,7 +148,7 @@ def families(name: str) -> tuple[str, ...]:
     return tuple(CHECKPOINTS.get(profile_of(name).name, ("bert",)))
 
 
-def called(name: str) -> str:
+def name_encoder(name: str) -> str:
     """Return what texts call the encoder of a profile, such as MiniLM."""
     return CALLED.get(name, f"the encoder of {name}")
 
@@ -160,11 +162,11 @@ def backbone(name: str, family: str = "bert") -> Spec:
         return Spec(
             "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
         )
-    known(f"kind of encoder in profile {name!r}", family, families(name))
+    check_name(f"kind of encoder in profile {name!r}", family, encoder_families(name))
     return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
 
 
-def started(profile: str, name: str) -> Spec:
+def start_checkpoint(profile: str, name: str) -> Spec:
     """Return the Spec of a published checkpoint, or of the reader's model in its
     place."""
     return backbone(profile) if reader_part(profile, "model") else checkpoint(name)
@@ -176,7 +178,7 @@ def toy_backbone() -> Spec:
     return Spec("pretrain", TOY | args, seed=0)
 
 
-def untrained() -> Spec:
+def untrained_spec() -> Spec:
     """Return the Spec of the small encoder with random weights."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
@@ -186,7 +188,7 @@ def shape(name: str, family: str = "bert") -> Shape:
     it."""
     if folder := reader_part(name, "model"):
         return shape_of(folder)
-    known(f"kind of encoder in profile {name!r}", family, families(name))
+    check_name(f"kind of encoder in profile {name!r}", family, encoder_families(name))
     if name != "toy":
         return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
     layers, hidden, heads, ffn = (
@@ -246,7 +248,7 @@ class ReaderProfile(str):
         names = CHECKPOINTS.get(self[:], {})
         if self.model or not names:
             return Path(self.model) if self.model else None
-        return data.holding(names["bert"], "config.json")
+        return data.find_checkpoint(names["bert"], "config.json")
 
     @property
     def positions(self) -> int:
@@ -261,14 +263,14 @@ class ReaderProfile(str):
         where no tokenizer is at hand."""
         if not (self.data and self.encoder):
             return None
-        reading = own.reading(self.data)
-        cut = 0 if reading.task.span else longest(self)
-        return look(reading.splits["train"], self.encoder, cut)
+        reading = own.read_line(self.data)
+        cut = 0 if reading.task.span else length_limit(self)
+        return measure_feed(reading.splits["train"], self.encoder, cut)
 
     @property
     def cautions(self) -> list[str]:
         """Return sentences on the reader's rows that belong beside any advice."""
-        lines = [*own.reading(self.data).cautions] if self.data else []
+        lines = [*own.read_line(self.data).cautions] if self.data else []
         return lines + ([self.feed.line] if self.feed and self.feed.is_poor else [])
 
     def about(self) -> list[str]:
@@ -285,7 +287,7 @@ class ReaderProfile(str):
             capped = f", trained on {most:,} of them" * bool(
                 0 < most < len(splits["train"])
             )
-            lines += [f"{line}." for line in own.reading(self.data).lines]
+            lines += [f"{line}." for line in own.read_line(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
             lines += [f"{self.feed.line}."] if self.feed else []
         settled = f"All other settings are those of profile {self[:]}"
@@ -301,7 +303,7 @@ def reader_profile(
     return ReaderProfile(profile, data, model, length) if is_own else profile
 
 
-def longest(profile: str) -> int:
+def length_limit(profile: str) -> int:
     """Return the number of tokens at which the rows of a profile are cut."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
@@ -348,7 +350,10 @@ def own_digests(profile: str) -> list[str]:
     """Return the digests of the reader's data, test rows and model, each "" where it is
     not given."""
     name, model = (reader_part(profile, what) for what in PARAMETERS[1:])
-    digests = [name and data.at_hand("own", name)[0], model and data.weights(model)]
+    digests = [
+        name and data.find_local_rows("own", name)[0],
+        model and data.weights(model),
+    ]
     test = data.splits("own", name).get("test") if name else None
     return digests + ([data.digest({"rows": test})] if test else [])
 
@@ -386,15 +391,15 @@ def tasks(
     GLUE, of SQuAD, of SentEval. A reader's data are one task, and stand for all. Raises
     Refused, naming the nearest, for a profile that is not among them and for another
     task."""
-    known("profile", profile, by_profile)
+    check_name("profile", profile, by_profile)
     if title := reader_part(profile, "task"):
         for name in chosen:
-            known("task of your own data", name, (title,))
+            check_name("task of your own data", name, (title,))
         return (title,)
     listed = {name for names in by_profile.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in chosen:
-        known("task of this page", name, [name for kind in kinds for name in kind])
+        check_name("task of this page", name, [name for kind in kinds for name in kind])
     return tuple(chosen) or tuple(by_profile[profile])
 
 
@@ -405,11 +410,11 @@ def seeds(
 
     by_profile: {profile: seeds}. Raises Refused, naming the nearest, for a profile that
     it lacks."""
-    known("profile", profile, by_profile)
+    check_name("profile", profile, by_profile)
     return tuple(chosen) or tuple(by_profile[profile])
 
 
-def picked(
+def pick_values(
     what: str, options: Mapping[str, Value], chosen: Collection[str] = ()
 ) -> dict[str, Value]:
     """Return {label: value} of the chosen labels, or of all.
@@ -417,7 +422,7 @@ def picked(
     what: what a label names, for the message. Raises Refused naming the nearest label.
     """
     for name in chosen:
-        known(what, name, options)
+        check_name(what, name, options)
     return {name: options[name] for name in options if name in (chosen or options)}
 
 
@@ -436,10 +441,10 @@ def source(profile: str, task: str) -> str:
 
 def dataset(profile: str, task: str) -> Json:
     """Return the descriptor of a task's rows at a profile."""
-    return described(profile, task, ROWS[profile].get(task), HELD_OUT[profile])
+    return describe_data(profile, task, ROWS[profile].get(task), HELD_OUT[profile])
 
 
-def described(
+def describe_data(
     profile: str,
     task: str,
     rows: int | None,
@@ -469,7 +474,7 @@ def described(
     return data.describe(*place, rows, held_out, **more)
 
 
-def common(
+def common_arguments(
     profile: str,
     task: str,
     rows: Json | None = None,
@@ -485,7 +490,7 @@ def common(
         "data": rows or dataset(profile, task),
         "numerics": profile_of(profile).numerics,
     }
-    task_args |= {"span": cut} if (cut := span(profile, task, spans)) else {}
+    task_args |= {"span": cut} if (cut := span_settings(profile, task, spans)) else {}
     for name in ("train", "importance"):
         task_args |= (
             {name: adapt_options(profile, args.pop(name))} if name in args else {}
@@ -493,7 +498,7 @@ def common(
     return task_args | args
 
 
-def asked(profile: str) -> Span | None:
+def span_of_reader(profile: str) -> Span | None:
     """Return how the passages of a reader's questions are cut; None for other tasks."""
     name = reader_part(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
@@ -516,7 +521,7 @@ def adapt_options(profile: str, options: Options) -> Options:
     return replace(options, epochs=epochs, pad_to=pad_to)
 
 
-def pace() -> float:
+def measure_pace() -> float:
     """Return the FLOPs that one core does in a second of its own, by a product of
     matrices; other work on the machine does not count."""
     matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
@@ -526,15 +531,15 @@ def pace() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
+def estimate_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
     """Return the seconds of a core that trainings on a reader's rows take, by the FLOPs
     of the whole model: a step is three times its forward pass."""
-    encoder, tokens, reads = shape(profile), longest(profile), None
+    encoder, tokens, reads = shape(profile), length_limit(profile), None
     if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
         tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
     layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
     row = layered_flops(encoder.hidden, encoder.hidden // encoder.heads, layers, tokens)
-    flops_a_second, seconds = EFFICIENCY * pace(), []
+    flops_a_second, seconds = EFFICIENCY * measure_pace(), []
     for spec in trainings:
         train = spec.args["train"]
         rows = spec.args["data"]["rows"] * train["epochs"]
@@ -543,7 +548,7 @@ def rough_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
     return seconds
 
 
-def clock(runs: int, length: int, batch: int) -> Json:
+def latency_arguments(runs: int, length: int, batch: int) -> Json:
     """Return arguments of step latency beside its models, for one thread.
 
     runs: turns. length: tokens of a row. batch: rows of a pass.
@@ -552,9 +557,11 @@ def clock(runs: int, length: int, batch: int) -> Json:
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
-def span(profile: str, task: str, spans: Mapping[str, Span] = SPAN) -> Span | None:
+def span_settings(
+    profile: str, task: str, spans: Mapping[str, Span] = SPAN
+) -> Span | None:
     """Return how the passages of a task of spans are cut; None for other tasks."""
-    return spans[profile] if task in SQUAD else asked(profile)
+    return spans[profile] if task in SQUAD else span_of_reader(profile)
 
 
 def teacher(
@@ -567,10 +574,10 @@ def teacher(
     """Return the Spec of the fine-tuned whole model.
 
     It is the teacher and the start of many students, and the plain row of most tables.
-    train: a paper's settings. spans: as in `common`."""
+    train: a paper's settings. spans: as in `common_arguments`."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
-    return Spec("finetune", common(profile, task, spans=spans, **args), start)
+    return Spec("finetune", common_arguments(profile, task, spans=spans, **args), start)
 
 
 def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
@@ -582,7 +589,7 @@ def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
     rows. rows: descriptor of rows other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = common(profile, task, rows, augment=options)
+    args = common_arguments(profile, task, rows, augment=options)
     pinned = None if profile in DRAWN else 0
     return Spec("augment", args, {"language_model": backbone(profile)}, seed=pinned)
 

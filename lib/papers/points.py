@@ -48,7 +48,7 @@ def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
-def as_long(settings: Mapping[str, Train], profile: str) -> Train:
+def add_epochs(settings: Mapping[str, Train], profile: str) -> Train:
     """Return the Train with the epochs of both stages, for a method that has one
     stage."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
@@ -66,8 +66,8 @@ def network(
     return student(profile, task, {"op": "keep"}, *surgery, search=search)
 
 
-def quantised(profile: str, task: str, m: int, make: Make) -> Spec:
+def quantised_spec(profile: str, task: str, m: int, make: Make) -> Spec:
     """Return the Spec of a finished model in int8."""
     model = make(profile, task, m)
-    args = grids.common(profile, task, train=model.args["train"])
+    args = grids.common_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

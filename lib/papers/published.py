@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lib.core import disk
-from lib.core.names import known
+from lib.core.names import check_name
 from lib.core.paths import PUBLISHED
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class PrintedNumber(float):
 
 
 def _file(paper: str, name: str) -> Path:
-    known(
+    check_name(
         "published paper",
         paper,
         sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()),
     )
     tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
-    known(f"published table of {paper}", name, tables)
+    check_name(f"published table of {paper}", name, tables)
     return PUBLISHED / paper / f"{name}.csv"
 
 
@@ -74,7 +74,7 @@ def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
     return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
-def lines(paper: str, name: str) -> list[dict[str, Any]]:
+def read_rows(paper: str, name: str) -> list[dict[str, Any]]:
     """Return the rows of a printed table as dicts, as a reader should see them.
 
     Numbers are `PrintedNumber`, and compute as numbers do.
@@ -92,10 +92,10 @@ def lines(paper: str, name: str) -> list[dict[str, Any]]:
 
 
 def printed(paper: str, name: str) -> pd.DataFrame:
-    """Return the rows of `lines` as a frame."""
+    """Return the rows of `read_rows` as a frame."""
     import pandas as pd
 
-    return pd.DataFrame(lines(paper, name), dtype=object)
+    return pd.DataFrame(read_rows(paper, name), dtype=object)
 
 
 def rows(
@@ -114,7 +114,7 @@ def rows(
     (m, row); a table without a column `m` is all at 1/12. columns: {printed column: its
     name on the page}; an average is "average" everywhere."""
     columns, by_row = dict(columns), {}
-    for row in lines(paper, name):
+    for row in read_rows(paper, name):
         key = rename(
             row.pop(label)
             if isinstance(label, str)
@@ -135,7 +135,7 @@ def rows(
     return by_row
 
 
-def gaps(
+def printed_gaps(
     paper: str,
     name: str,
     label: str | Sequence[str],
@@ -158,7 +158,9 @@ def gaps(
     return points
 
 
-def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
+def _select_places(
+    paper: str, name: str, places: Sequence[str]
+) -> list[dict[str, str]]:
     """Return the rows of `corrections.csv` or `misses.csv` of these places, or all.
 
     Raises Refused for a place that has none.
@@ -166,7 +168,7 @@ def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
     rows = _read(paper, name)
     known_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places:
-        known(f"place of published {name} of {paper}", place, sorted(known_places))
+        check_name(f"place of published {name} of {paper}", place, sorted(known_places))
     return [
         row
         for row in rows
@@ -174,12 +176,12 @@ def _of(paper: str, name: str, places: Sequence[str]) -> list[dict[str, str]]:
     ]
 
 
-def misses(paper: str, *places: str) -> list[dict[str, str]]:
+def read_misses(paper: str, *places: str) -> list[dict[str, str]]:
     """Return the printed values of these places, or of all, that no arithmetic gives.
 
     They stand in `misses.csv`. Each is a dict with the keys table, row, column,
     printed, computed and reason. Raises Refused for a place that has none."""
-    return _of(paper, "misses", places)
+    return _select_places(paper, "misses", places)
 
 
 def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
@@ -190,7 +192,9 @@ def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
     all papers, in the file of the same name one folder above, join those of "pages".
     """
     files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
-    tables = [disk.toml(folder / "deviations.toml")[name] for folder, name in files]
+    tables = [
+        disk.read_toml(folder / "deviations.toml")[name] for folder, name in files
+    ]
     return {
         profile: [
             line
@@ -207,7 +211,7 @@ def corrections(paper: str, *places: str) -> list[str]:
     A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has
     none."""
     sentences = []
-    for row in _of(paper, "corrections", places):
+    for row in _select_places(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         if row["read_as"] not in ("", row["printed"], "as printed"):

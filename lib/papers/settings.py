@@ -20,7 +20,7 @@ def text(value: Any) -> str:
         return str(value)
 
 
-def beside(
+def join_settings(
     printed: pd.DataFrame, ours: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> pd.DataFrame:
     """Return a table of text with columns (source, column), those of `printed` first.
@@ -34,12 +34,12 @@ def beside(
     return pd.DataFrame(columns, printed.index)
 
 
-def differs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of `beside` as bool: where a source has another value than the
+def find_differences(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of `join_settings` as bool: where a source has another value than the
     paper."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 
-def marked(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `beside` with a mark behind what differs."""
-    return table.mask(differs(table), table + " ≠")
+def mark_differences(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of `join_settings` with a mark behind what differs."""
+    return table.mask(find_differences(table), table + " ≠")

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from lib.core.names import Refused
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
-from lib.core.spec import Spec, plain
+from lib.core.spec import Spec, to_plain_json
 from lib.core.types import Json
 from lib.papers import grids
-from lib.papers.grids import LABELS, common, shape, teacher
+from lib.papers.grids import LABELS, common_arguments, shape, teacher
 from lib.stats import cost
 
 S = grids.settings("students")
@@ -52,7 +52,7 @@ def kept_heads(profile: str, m: int, family: str = "bert") -> int:
     return cost.kept_heads(encoder, m * encoder.heads // all_parts)
 
 
-def possible(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
+def select_widths(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
     """Return those of some widths that the heads of an encoder can have.
 
     Raises Refused where there is none.
@@ -62,7 +62,7 @@ def possible(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
     return possible_widths or (kept_heads(profile, widths[0]),)
 
 
-def operation(
+def describe_cut(
     profile: str, task: str, m: int, ghosts: Ghost | None, family: str = "bert"
 ) -> tuple[list[Json], dict[str, Spec]]:
     """Return (surgery, inputs) that make a student of a width of m parts out of a
@@ -77,17 +77,17 @@ def operation(
     if pruned:
         uncut = {"whole": list(ghosts.uncut)} if ghosts and ghosts.uncut else {}
         surgery.append({"op": "cut", "heads": heads} | uncut)
-        ranked = common(profile, task, importance=IMPORTANCE[profile])
+        ranked = common_arguments(profile, task, importance=IMPORTANCE[profile])
         inputs["importance"] = Spec(
             "importance", ranked, {"teacher": inputs["teacher"]}
         )
     if ghosts:
         ghosts.fits(pruned)
-        surgery.append({"op": "ghost"} | plain(ghosts))
+        surgery.append({"op": "ghost"} | to_plain_json(ghosts))
     return surgery, inputs
 
 
-def padded(train: Train, tokens: int) -> Train:
+def pad_rows(train: Train, tokens: int) -> Train:
     """Return the settings with every row padded to one number of tokens.
 
     0 leaves the settings as they are.
@@ -95,7 +95,7 @@ def padded(train: Train, tokens: int) -> Train:
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
-def finetuned(
+def finetuned_spec(
     profile: str,
     task: str,
     start: Spec,
@@ -111,12 +111,16 @@ def finetuned(
     These are the labels or, where the targets ask for them, the answers of the model
     `taught_by`. ghosts: whether it has ghosts; without, it has no taps that could have
     a rate of their own. taps: learning rate of the taps; 0 means the profile's."""
-    train = padded(FINETUNE[profile], tokens)
+    train = pad_rows(FINETUNE[profile], tokens)
     train = replace(train, taps=(taps or train.taps) if ghosts else 0.0)
     inputs = {"start": start} | (
         {"teacher": taught_by} if targets.kind != "hard" else {}
     )
-    return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
+    return Spec(
+        "finetune",
+        common_arguments(profile, task, train=train, targets=targets),
+        inputs,
+    )
 
 
 def distillation(
@@ -130,18 +134,18 @@ def distillation(
     """Return the settings of the distillation stage of a task.
 
     times: multiple of the profile's epochs. A learning rate of 0 means the profile's.
-    ghosts, taps: as in `finetuned`."""
+    ghosts, taps: as in `finetuned_spec`."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
     taps = (taps or train.taps) if ghosts else 0.0
     return replace(train, epochs=times * epochs, lr=lr or train.lr, taps=taps)
 
 
-def untrained(
+def untrained_student(
     profile: str, task: str, heads: int, ghosts: Ghost | None, family: str = "bert"
 ) -> Spec:
     """Return the Spec of a student before training: cut, with its ghosts as drawn."""
-    surgery, inputs = operation(profile, task, heads, ghosts, family)
+    surgery, inputs = describe_cut(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
@@ -165,29 +169,31 @@ def student(
     profile does. targets: targets of the last stage. lr: learning rate of the
     distillation; 0 means the profile's. times: multiple of its epochs. taps: learning
     rate of the taps in both stages; 0 means the profile's."""
-    surgery, inputs = operation(profile, task, heads, ghosts, family)
+    surgery, inputs = describe_cut(profile, task, heads, ghosts, family)
     train = distillation(profile, task, lr, bool(ghosts), times, taps)
     tokens = ghosts.tokens if ghosts else 0
     if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
-    elif CACHED[profile] and not tokens and not grids.asked(profile):
+    elif CACHED[profile] and not tokens and not grids.span_of_reader(profile):
         read = distillation(
             profile, task, ghosts=False
         )  # States do not depend on any rate.
-        state_args = common(profile, task, train=read, distil=Distil(mask=True))
+        state_args = common_arguments(
+            profile, task, train=read, distil=Distil(mask=True)
+        )
         inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile != "paper")
-    args = common(
-        profile, task, train=padded(train, tokens), surgery=surgery, distil=distil
+    args = common_arguments(
+        profile, task, train=pad_rows(train, tokens), surgery=surgery, distil=distil
     )
     start = Spec("distil", args, inputs)
     taught_by = inputs["teacher"]
-    return finetuned(
+    return finetuned_spec(
         profile, task, start, tokens, targets, taught_by, bool(ghosts), taps
     )
 
 
-def labelled(
+def student_on_labels(
     profile: str,
     task: str,
     heads: int,
@@ -202,9 +208,9 @@ def labelled(
     is due to the teacher's states and not to longer training. The arguments are those
     of `student`."""
     train = distillation(profile, task, lr, bool(ghosts))
-    start = untrained(profile, task, heads, ghosts, family)
-    train = padded(train, ghosts.tokens if ghosts else 0)
-    first = common(profile, task, train=train, targets=LABELS)
-    return finetuned(
+    start = untrained_student(profile, task, heads, ghosts, family)
+    train = pad_rows(train, ghosts.tokens if ghosts else 0)
+    first = common_arguments(profile, task, train=train, targets=LABELS)
+    return finetuned_spec(
         profile, task, Spec("finetune", first, {"start": start}), ghosts=bool(ghosts)
     )

@@ -9,7 +9,7 @@ A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it 
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
 used, by which code and when. What has no run to show yet is a sentence instead.
 Experiments have folders of their own below `figures/scratch/`
-(lib.claims.notebook.place)."""
+(lib.claims.notebook.folder_of_page)."""
 
 import io
 import json
@@ -33,11 +33,11 @@ from matplotlib.figure import Figure
 from lib.claims import judging as source
 from lib.claims import lists, notebook
 from lib.claims import planned as plans
-from lib.claims.seeds import seeded
+from lib.claims.seeds import add_planned_seeds
 from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
-from lib.core.execute import commit
+from lib.core.execute import read_commit
 from lib.core.rows import Row
 from lib.core.store import Store
 from lib.core.types import Json
@@ -46,22 +46,22 @@ from lib.report import plot, site
 from lib.report.tables import (
     Runs,
     collect,
-    compared,
-    digits,
-    escaped,
-    joined,
-    markdown,
-    seen,
-    styled,
+    escape_text,
+    format_value,
+    join_levels,
+    shape_for_reader,
+    show_what_varies,
+    table_to_html,
+    table_to_markdown,
 )
-from lib.report.verdicts import ENVIRONMENT, answers, plain, tally
+from lib.report.verdicts import ENVIRONMENT, count_words, verdict_to_json, write_answer
 from lib.stats import compare
 from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
     from lib.report.explore import Live
 
-ENVIRONMENT.filters["escaped"] = escaped
+ENVIRONMENT.filters["escaped"] = escape_text
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
 # Names within an SVG file; those of a picture that is hidden serve no other picture.
@@ -70,12 +70,12 @@ SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
 MADE = {"run": "made here", "record": "recorded"}
 
 
-def put(markdown: str, html: str = "") -> None:
+def display_text(markdown: str, html: str = "") -> None:
     """Show text in Markdown. Light pages are made of it too (lib.report.builder).
 
     html: the same content, where a page can show more than Markdown can.
     """
-    forms = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
+    forms = {"text/markdown": paths.scrub_paths(markdown), "text/html": html}
     if forms := {kind: text for kind, text in forms.items() if text}:
         display(forms, raw=True)
 
@@ -121,20 +121,20 @@ class Page:
         lost, specs = {}, [row.spec for row in rows]
         is_made = on_missing != "skip"
         if on_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
-            if todo := Store().missing(specs):
+            if todo := Store().missing_specs(specs):
                 self.note(
                     [
-                        f"{sweep.expected(todo)}. What is made stays when you interrupt it."
+                        f"{sweep.describe_work(todo)}. What is made stays when you interrupt it."
                     ]
                 )
-                lost = sweep.make(specs)
+                lost = sweep.make_runs(specs)
         frame = collect(rows, lost=lost)
         if self.reader_lines and not is_made:
             return frame  # Verdicts are off, so these runs do not count.
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
-        how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
+        how = f"not made yet: `{notebook.write_command(self.id, self.scope)}` makes what is missing"
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
@@ -167,33 +167,37 @@ class Page:
         the searches behind networks."""
         if callable(grid):
             changes = notebook.changes(self.id, self.values)
-            rows = plans.rows(grid, self.scope, self.values, self.id, changes)
+            rows = plans.make_page_rows(grid, self.scope, self.values, self.id, changes)
             for label, names in plans.omissions(self.scope, self.id).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
                 self.note([f"{look}: seeds = [0] brings them."] * (not changes))
-            recorded = transform(self.seeded(grid("mini"), "mini"))
-            grid = transform(self.seeded(rows, self.scope))
+            recorded = transform(self.rows_at_seeds(grid("mini"), "mini"))
+            grid = transform(self.rows_at_seeds(rows, self.scope))
         elif callable(recorded):
             recorded = recorded()
         made = self.collect(grid)
-        recorded_frame = self.collect(self.seeded(recorded, "mini"), on_missing="skip")
+        recorded_frame = self.collect(
+            self.rows_at_seeds(recorded, "mini"), on_missing="skip"
+        )
         if len(made):
-            put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
+            display_text(
+                "", PARTS.grid(show_what_varies(made).to_html(index=False, border=0))
+            )
         runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
-            self.note(caveats(runs))
+            self.note(write_caveats(runs))
             if self.scope == "toy" and not self.ends:
                 self.ends = score_ends(grid, made, self.scope)
         return runs
 
-    def seeded(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
+    def rows_at_seeds(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
         """Return the rows of a grid at the planned seeds of the page's comparisons.
 
         A reader who asks for seeds, or brings data or a model, gets what was asked for.
         """
         is_asked = self.values.get("seeds") or self.reader_lines
-        return rows if is_asked else seeded(self.id, profile, rows)
+        return rows if is_asked else add_planned_seeds(self.id, profile, rows)
 
     def table(
         self,
@@ -205,7 +209,7 @@ class Page:
         """Show and write a table without its empty rows and columns; an empty table is
         a sentence.
 
-        The file may have more columns than the page (`lib.report.tables.seen`).
+        The file may have more columns than the page (`lib.report.tables.shape_for_reader`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         levels.
@@ -219,18 +223,20 @@ class Page:
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.reader_lines:
             caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
-        rows = ", ".join(joined(frame.index, " "))
+        rows = ", ".join(join_levels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
             what = f"{caption}. Rows: {rows}" if rows else caption
-            return put(f"Not measured yet: {escaped(what)}.")
-        text = frame.map(digits, na_action="ignore")
-        stem, (shown, turned) = self._stem(name), seen(text)
-        flat = text.set_axis(joined(text.columns, ", "), axis=1)
+            return display_text(f"Not measured yet: {escape_text(what)}.")
+        text = frame.map(format_value, na_action="ignore")
+        stem, (shown, turned) = self._stem(name), shape_for_reader(text)
+        flat = text.set_axis(join_levels(text.columns, ", "), axis=1)
         self._write(f"{stem}.csv", flat.to_csv())
-        html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
-        light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
+        html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
+        light = table_to_markdown(
+            shown.set_axis(join_levels(shown.columns, ", "), axis=1)
+        )
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
             several = f"{more} more columns" if more > 1 else "one more column"
@@ -238,7 +244,9 @@ class Page:
             caption = caption.removesuffix(".")
             opening = f"{caption}. {stem}.csv, written with the page, has {several}"
             light_opening = f"{caption}. {how} writes it with {several}"
-        put(f"*{escaped(light_opening)}*\n\n{light}", PARTS.table(opening, html))
+        display_text(
+            f"*{escape_text(light_opening)}*\n\n{light}", PARTS.table(opening, html)
+        )
 
     def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
         """Show remarks below a table or figure.
@@ -247,10 +255,12 @@ class Page:
         folded away."""
         lines = [line for line in dict.fromkeys(lines) if line not in self.noted]
         self.noted |= {*lines}
-        text = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
+        text = "".join(f"- {escape_text(f'{mark}{line}')}\n" for line in lines)
         if text and fold:
-            text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"
-        put(text)
+            text = (
+                f"<details><summary>{escape_text(fold)}</summary>\n\n{text}\n</details>"
+            )
+        display_text(text)
 
     def figure(
         self, figure: Figure, data: pd.DataFrame, name: str = "", exact: bool = False
@@ -262,8 +272,8 @@ class Page:
         any scale."""
         if data.dropna(how="all").empty:
             plt.close(figure)
-            return put(
-                f"Not measured yet: a figure of {escaped(', '.join(map(str, data)))}."
+            return display_text(
+                f"Not measured yet: a figure of {escape_text(', '.join(map(str, data)))}."
             )
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
@@ -279,7 +289,7 @@ class Page:
         ):
             remark = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
-        svg = drawn(figure)
+        svg = draw_svg(figure)
         self._write(f"{stem}.svg", svg)
         with disk.atomic_path(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
@@ -290,7 +300,7 @@ class Page:
     def live(self, figure: "Live") -> None:
         """Show a figure of the live page; a light page has a sentence in its place."""
         if figure.traces:
-            put(f"*{figure.title}: on the live page alone.*", figure.html)
+            display_text(f"*{figure.title}: on the live page alone.*", figure.html)
 
     def forest(
         self,
@@ -314,7 +324,7 @@ class Page:
         """Note differences of the page's own profile, which answer where no claim
         does."""
         self.sentences += [
-            f"{what}, {place}: {compare.interval(e, is_sentence=True)}."
+            f"{what}, {place}: {compare.format_interval(e, is_sentence=True)}."
             for (source, place), e in estimates.items()
             if e and source.endswith(f", {self.scope}")
         ]
@@ -323,7 +333,7 @@ class Page:
         return f"{self.id}.{name}" if name else self.id
 
     def _write(self, name: str, text: str) -> None:
-        disk.write(self.folder / name, paths.scrubbed(text))
+        disk.write(self.folder / name, paths.scrub_paths(text))
         self.files.append(name)
 
     def finish(
@@ -349,12 +359,12 @@ class Page:
 
         answer: sentences on what the page answers, where its verdicts do not say it.
         They stand below its title, and a command ends with them."""
-        names = source.of_page(self.id) if claims is None else claims
+        names = source.list_page_claims(self.id) if claims is None else claims
         profile = self.scope[:]
         if self.reader_lines:
             names, checks, deviations = (), (), ({profile: self.reader_lines},)
         scale = source.SCALE if profile == "toy" else profile
-        verdicts = [*source.judged(names, scale=scale).values(), *checks]
+        verdicts = [*source.judge_claims(names, scale=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
@@ -368,22 +378,26 @@ class Page:
             "differs": list(self.differs),
             "parameters": self.values,
             "answer": self.answer(
-                list(answer) or answers(verdicts, self.sentences, scale, opening)
+                list(answer) or write_answer(verdicts, self.sentences, scale, opening)
             ),
-            "counts": tally(verdicts),
+            "counts": count_words(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest(self.id) if profile in source.SCALES else "",
-            "verdicts": list(map(plain, verdicts)),
+            "records": source.digest_of_page(self.id)
+            if profile in source.SCALES
+            else "",
+            "verdicts": list(map(verdict_to_json, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        } | commit()
+        } | read_commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
-        put(END.render(body, judged=judged, folder=paths.shown(self.folder)))
+        display_text(
+            END.render(body, judged=judged, folder=paths.show_path(self.folder))
+        )
         if not os.environ.get(notebook.BATCH):
-            site.publish(self.scope[:])
+            site.write_index(self.scope[:])
 
     def answer(self, lines: list[str]) -> list[str]:
         """Return the answer of the page; at toy a number of its own runs stands first.
@@ -409,7 +423,7 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     metric_of = grids.metrics(profile)
     if "task" not in frame:
         return ""
-    scored = compare.points(frame[frame["task"].isin(metric_of)], metric_of)
+    scored = compare.scores_in_points(frame[frame["task"].isin(metric_of)], metric_of)
     scored = scored.dropna(subset="score").sort_values("score")
     labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))
     if len(scored) < 2:
@@ -427,7 +441,7 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     return f"{between} points, {seeds}."
 
 
-def caveats(runs: Runs) -> list[str]:
+def write_caveats(runs: Runs) -> list[str]:
     """Return sentences on recorded scores that a reader has to know beside all tables
     of a page.
 
@@ -436,9 +450,9 @@ def caveats(runs: Runs) -> list[str]:
     lines = []
     for _, frame, profile in runs.frames:
         if str(profile) in source.SCALES and len(frame):
-            lines += compare.strays(frame, grids.metrics(profile))
+            lines += compare.describe_strays(frame, grids.metrics(profile))
             tasks = set(frame["task"]) if "task" in frame else set()
-            for row in lists.lines("untouched"):
+            for row in lists.read_list("untouched"):
                 where = row["profile"], row["split"]
                 if where == (str(profile), "dev") and row["task"] in tasks:
                     lines.append(
@@ -459,27 +473,33 @@ def start(name: str, namespace: dict[str, Any]) -> Page:
     namespace: the globals of the kernel.
     """
     plot.style()
-    path = notebook.path_of(name)
-    names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
+    path = notebook.path_of_notebook(name)
+    names = [
+        *notebook.read_parameters(path),
+        *notebook.list_injected(namespace.get("In", [])),
+    ]
     given = {name: namespace[name] for name in names if name in namespace}
-    values = notebook.check(path, given)
+    values = notebook.check_values(path, given)
     batch = os.environ.get(notebook.BATCH)
     folder, differs = (
-        json.loads(batch) if batch else notebook.place(path, values, hand=True)
+        json.loads(batch) if batch else notebook.folder_of_page(path, values, hand=True)
     )
     page = Page(name, values, Path(folder), differs)
     if not batch:
         page.note(
-            [f"An experiment, in {paths.scrubbed(paths.shown(folder))}.", *differs]
+            [
+                f"An experiment, in {paths.scrub_paths(paths.show_path(folder))}.",
+                *differs,
+            ]
         )
     namespace["profile"] = page.scope
     return page
 
 
-def drawn(figure: Figure) -> str:
+def draw_svg(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=plot.described(figure))
+    figure.savefig(buffer, format="svg", metadata=plot.figure_metadata(figure))
     return buffer.getvalue()
 
 
@@ -488,14 +508,16 @@ def show(figure: Figure, file: str = "", svg: str = "") -> None:
     drive.
 
     file: the name of the figure's PNG file, to which the light page links. svg: what
-    `drawn` returned, where it was called before."""
-    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
-    put(light, picture(figure, svg))
+    `draw_svg` returned, where it was called before."""
+    light = f"![{escape_text(plot.figure_metadata(figure)['Title'])}]({file})" * bool(
+        file
+    )
+    display_text(light, draw_html(figure, svg))
 
 
-def picture(figure: Figure, svg: str = "") -> str:
-    """Return a figure as HTML, and close it; svg: what `drawn` returned."""
-    svg = svg or drawn(figure)
+def draw_html(figure: Figure, svg: str = "") -> str:
+    """Return a figure as HTML, and close it; svg: what `draw_svg` returned."""
+    svg = svg or draw_svg(figure)
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     plt.close(figure)
@@ -539,5 +561,5 @@ def explore(
     for number, value in enumerate(knobs[ahead]):
         if figure := function(**chosen | {ahead: value}):
             prefix = rf"\g<0>{function.__name__}{number}-"
-            pictures[value] = SVG_NAME.sub(prefix, picture(figure))
-    put("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))
+            pictures[value] = SVG_NAME.sub(prefix, draw_html(figure))
+    display_text("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from lib.claims import notebook
 from lib.core import disk, paths
-from lib.core.names import Refused, one_line
+from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, run_lines, say
@@ -47,7 +47,7 @@ TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
 @cache
-def code() -> str:
+def digest_code() -> str:
     """Return the digest of the code, of the published numbers, and of what was
     found."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
@@ -55,7 +55,7 @@ def code() -> str:
 
 
 @cache
-def shown() -> dict[str, list[str]]:
+def read_shown_runs() -> dict[str, list[str]]:
     """Return {page: names of the runs at mini that it shows}, as `runs.csv` has
     them."""
     run_names = defaultdict(list)
@@ -69,12 +69,12 @@ def fingerprint(builder: PageBuilder, store: Store) -> str:
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and which of its runs at mini are recorded."""
-    names = shown().get(notebook.name_of(builder.path), ())
+    names = read_shown_runs().get(notebook.id_of_notebook(builder.path), ())
     results: list[Any] = [name for name in names if (store.records / name).exists()]
     for row in chain(*builder.grids.values()):
         run = store.lookup(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
-    return disk.key_of(builder.text, code(), results)
+    return disk.digest_values(builder.text, digest_code(), results)
 
 
 @dataclass(eq=False)
@@ -96,28 +96,28 @@ class PageBuilder:
 
     @property
     def page(self) -> Path:
-        return self.folder / f"{notebook.name_of(self.path)}.html"
+        return self.folder / f"{notebook.id_of_notebook(self.path)}.html"
 
     @property
     def body(self) -> Json | None:
         """Return what the page's last cell recorded, None where the page is missing or
         half written. A page that was run by hand in JupyterLab has this and no
         HTML."""
-        is_complete = divide(self.page)[1] or not self.page.exists()
+        is_complete = divide_page(self.page)[1] or not self.page.exists()
         return (
-            notebook.provenance(self.folder, notebook.name_of(self.path))
+            notebook.read_provenance(self.folder, notebook.id_of_notebook(self.path))
             if is_complete
             else None
         )
 
-    def fail(self, why: str) -> None:
+    def note_failure(self, why: str) -> None:
         """Note why the page could not be made, and delete an older page: it is no
         longer right."""
-        self.failed = paths.scrubbed(why)
+        self.failed = paths.scrub_paths(why)
         self.page.unlink(missing_ok=True)
 
 
-def divide(page: Path) -> tuple[str, str]:
+def divide_page(page: Path) -> tuple[str, str]:
     """Return (the HTML of a page, the mark at its end).
 
     The mark is "" where the file is not whole.
@@ -133,20 +133,20 @@ def mark_of(builder: PageBuilder, digest: str, html: str) -> str:
 
     It covers the page's files as they lie on the disk, so that a page with a changed
     number or a damaged picture is made again."""
-    name, folder = notebook.name_of(builder.path), builder.folder
+    name, folder = notebook.id_of_notebook(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
-    names += (notebook.provenance(folder, name) or {"files": []})["files"]
+    names += (notebook.read_provenance(folder, name) or {"files": []})["files"]
     files = {n: disk.digest(folder / n) for n in names if (folder / n).is_file()}
-    return disk.key_of(digest, disk.sha(html.encode()), files)
+    return disk.digest_values(digest, disk.sha(html.encode()), files)
 
 
 def is_sound(builder: PageBuilder, digest: str) -> bool:
     """Return whether a page is made of a fingerprint, and is as it was made."""
-    html, mark = divide(builder.page)
+    html, mark = divide_page(builder.page)
     return bool(builder.body) and mark == mark_of(builder, digest, html)
 
 
-def make(builder: PageBuilder, digest: str) -> float:
+def make_page(builder: PageBuilder, digest: str) -> float:
     """Execute a notebook's text and write its page. Return the seconds that it took.
 
     digest: the fingerprint of the page.
@@ -154,16 +154,16 @@ def make(builder: PageBuilder, digest: str) -> float:
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
-    name = notebook.name_of(path)
+    name = notebook.id_of_notebook(path)
     with lock_page(folder, name):
-        execute(builder)
+        run_notebook(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
-        body = notebook.provenance(folder, name)
+        body = notebook.read_provenance(folder, name)
         assert body is not None
         if body["profile"] == "mini" and not builder.differs:
-            text = light(book, notebook.title(path), body)
+            text = convert_to_markdown(book, notebook.read_title(path), body)
             disk.write(folder / f"{name}.page.md", text)
-        html = converted(path, book, body)
+        html = convert_to_html(path, book, body)
         disk.write(builder.page, f"{html}<!-- {mark_of(builder, digest, html)} -->")
     return time.monotonic() - began
 
@@ -172,7 +172,7 @@ def make(builder: PageBuilder, digest: str) -> float:
 def lock_page(folder: Path, name: str) -> Iterator[None]:
     """Hold the exclusive right to make a page, and remove what a kill left beside its
     files. While another process makes it, wait, and say so."""
-    with disk.room(folder):
+    with disk.explain_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{name}.lock", thread_local=False)
         try:
@@ -189,7 +189,7 @@ def lock_page(folder: Path, name: str) -> Iterator[None]:
         lock.release()
 
 
-def execute(builder: PageBuilder) -> None:
+def run_notebook(builder: PageBuilder) -> None:
     """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
@@ -199,11 +199,15 @@ def execute(builder: PageBuilder) -> None:
 
     from lib.report.kernel import Manager
 
-    name, folder = notebook.name_of(builder.path), builder.folder
+    name, folder = notebook.id_of_notebook(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
-    see = f"see {paths.shown(output)}"
+    see = f"see {paths.show_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
-    how = {"prefix": "kernel-", "ignore_cleanup_errors": True, "dir": paths.sockets()}
+    how = {
+        "prefix": "kernel-",
+        "ignore_cleanup_errors": True,
+        "dir": paths.socket_folder(),
+    }
     with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
@@ -216,21 +220,23 @@ def execute(builder: PageBuilder) -> None:
         how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
         how |= {"config": Config(KernelManager=kernel), "kernel_manager_class": Manager}
         try:
-            with disk.room(place):
+            with disk.explain_full_disk(place):
                 papermill.execute_notebook(
                     str(writer), str(writer), builder.values, **how
                 )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # A dead kernel raises errors of several kinds.
-            raise Refused(f"the kernel died ({one_line(error)}); {see}") from None
+            raise Refused(
+                f"the kernel died ({error_in_one_line(error)}); {see}"
+            ) from None
         finally:
-            disk.write(output, paths.scrubbed(writer.read_text()))
+            disk.write(output, paths.scrub_paths(writer.read_text()))
     if not ledger.exists():
         raise Refused(f"the kernel died before its last cell; {see}")
 
 
-def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of an executed notebook without sections that show nothing.
 
     That is a text before a figure or a table that was not made, as where a run is
@@ -249,7 +255,7 @@ def shown_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return visible[::-1]
 
 
-def without_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of a notebook without those of knobs, and without the text
     before these."""
     visible, is_knob = [], False
@@ -261,7 +267,7 @@ def without_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return visible[::-1]
 
 
-def listing(cell: Mapping[str, Any]) -> str:
+def code_in_markdown(cell: Mapping[str, Any]) -> str:
     """Return the code of a cell in Markdown; that of a drawing is folded."""
     code = f"```python\n{''.join(cell['source'])}\n```"
     if notebook.is_folded(cell):
@@ -269,7 +275,9 @@ def listing(cell: Mapping[str, Any]) -> str:
     return code
 
 
-def leading(cells: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def move_picture_up(
+    cells: list[Mapping[str, Any]], name: str
+) -> list[Mapping[str, Any]]:
     """Return the cells of a page with its first picture, and the words on it, below the
     title.
 
@@ -293,24 +301,24 @@ def leading(cells: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]
     shown = [output for cell in cells[begin:end] for output in cell.get("outputs", ())]
     heading, _, rest = "".join(cells[title]["source"]).partition("\n")
     order = [
-        alter(cells[title], id="heading", source=heading),
-        alter(cells[place], id="picture", source="", outputs=[picture]),
+        copy_cell(cells[title], id="heading", source=heading),
+        copy_cell(cells[place], id="picture", source="", outputs=[picture]),
     ]
     for n, cell in enumerate(cells):
         if n == title:
-            order.append(alter(cell, metadata={}, source=rest.strip()))
+            order.append(copy_cell(cell, metadata={}, source=rest.strip()))
         elif n == begin and shown == [picture]:
             words = "".join(cell["source"]).partition("\n")[2].strip()
-            order.insert(2, alter(cell, id="words", source=words))
+            order.insert(2, copy_cell(cell, id="words", source=words))
         elif n == place:
             others = [output for output in cell["outputs"] if output is not picture]
-            order.append(alter(cell, outputs=others))
+            order.append(copy_cell(cell, outputs=others))
         else:
             order.append(cell)
     return order
 
 
-def alter(cell: Any, **fields: Any) -> Any:
+def copy_cell(cell: Any, **fields: Any) -> Any:
     """Return a copy of a cell, of its class, with other fields."""
     return type(cell)({**cell, **fields})
 
@@ -319,17 +327,17 @@ def tags(cell: Mapping[str, Any]) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
-def converted(path: Path, book: NotebookNode, body: Json) -> str:
+def convert_to_html(path: Path, book: NotebookNode, body: Json) -> str:
     """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    book.cells = leading(shown_cells(book.cells), path.name)
+    book.cells = move_picture_up(drop_empty_sections(book.cells), path.name)
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.readable(cell.source, path)
+            cell.source = equation.make_readable(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    top = parts.top(body["profile"], notebook.title(path), body["differs"])
-    turns = () if body["differs"] else neighbours(body["id"], body["profile"])
+    top = parts.top(body["profile"], notebook.read_title(path), body["differs"])
+    turns = () if body["differs"] else find_neighbours(body["id"], body["profile"])
     around: Any = {"top": str(top), "bottom": str(parts.bottom(body, *turns))}
     around |= {"is_method": notebook.is_method(path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
@@ -347,7 +355,7 @@ def converted(path: Path, book: NotebookNode, body: Json) -> str:
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'], home)}", 1)
 
 
-def neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
+def find_neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
     """Return (id, title) of the pages before and behind a page in the index; () at an
     end."""
     names = ["", *front.order_pages(profile), ""]
@@ -355,10 +363,13 @@ def neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
         return []
     place = names.index(name)
     pages = [names[place - 1], names[place + 1]]
-    return [(n, notebook.title(notebook.path_of(n))) if n else () for n in pages]
+    return [
+        (n, notebook.read_title(notebook.path_of_notebook(n))) if n else ()
+        for n in pages
+    ]
 
 
-def light(book: Mapping[str, Any], title: str, body: Json) -> str:
+def convert_to_markdown(book: Mapping[str, Any], title: str, body: Json) -> str:
     """Return a page in Markdown: the text of an executed notebook, and its outputs in
     Markdown.
 
@@ -368,21 +379,21 @@ def light(book: Mapping[str, Any], title: str, body: Json) -> str:
     book: the notebook as JSON. body: what its last cell wrote.
     """
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
-    path = notebook.path_of(body["id"])
+    path = notebook.path_of_notebook(body["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
     made = made.format_map(body | {"place": place})
     first, *more = body["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
     is_method = notebook.is_method(path)
-    cells = leading(shown_cells(book["cells"]), path.name)
-    for cell in without_knobs(cells) if is_method else cells:
+    cells = move_picture_up(drop_empty_sections(book["cells"]), path.name)
+    for cell in drop_knobs(cells) if is_method else cells:
         source = "".join(cell["source"])
         if is_method and "artefact" in tags(cell):
-            parts.append(listing(cell))
+            parts.append(code_in_markdown(cell))
         if "title" in tags(cell):
             source = source.partition("\n")[2].strip()
         if cell["cell_type"] == "markdown":  # A light page lies beside others.
-            parts.append(equation.linked(source, "page.md", path))
+            parts.append(equation.link_pages(source, "page.md", path))
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")
             parts.append("".join(text).strip())

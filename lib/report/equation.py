@@ -29,26 +29,28 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def readable(markdown: str, path: Path) -> str:
+def make_readable(markdown: str, path: Path) -> str:
     """Return the Markdown text of a cell as a page shows it; code stays as it is.
 
     Raises Refused where matplotlib cannot set an equation.
     """
-    return outside_code(linked(markdown, "html", path), EQUATION, drawn)
+    return replace_outside_code(
+        link_pages(markdown, "html", path), EQUATION, draw_equation
+    )
 
 
-def linked(markdown: str, kind: str, path: Path) -> str:
+def link_pages(markdown: str, kind: str, path: Path) -> str:
     """Return a text of a notebook at a path, with links to the pages of notebooks;
     kind: "html" or "page.md"."""
 
     def to_page(match: re.Match[str]) -> str:
-        return f"]({notebook.name_of(os.path.normpath(path.parent / match[1]))}.{kind})"
+        return f"]({notebook.id_of_notebook(os.path.normpath(path.parent / match[1]))}.{kind})"
 
-    text = outside_code(markdown, NOTEBOOK, to_page)
-    return outside_code(text, LIGHT, rf"](\1.{kind})")
+    text = replace_outside_code(markdown, NOTEBOOK, to_page)
+    return replace_outside_code(text, LIGHT, rf"](\1.{kind})")
 
 
-def outside_code(
+def replace_outside_code(
     markdown: str, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
 ) -> str:
     """Return a text with a pattern replaced, but for what stands in code."""
@@ -57,7 +59,7 @@ def outside_code(
     return "".join(parts)
 
 
-def drawn(match: re.Match[str]) -> str:
+def draw_equation(match: re.Match[str]) -> str:
     """Return an equation as an SVG element: $$...$$ on a line of its own, $...$ within
     the text."""
     is_display = bool(match[1])
@@ -65,7 +67,7 @@ def drawn(match: re.Match[str]) -> str:
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     width, height, depth, *_ = PARSER.parse(f"${shown}$", dpi=72, prop=look)
-    lines = outline(TextPath((0, 0), f"${shown}$", prop=look))
+    lines = outline_path(TextPath((0, 0), f"${shown}$", prop=look))
     place = "max-width:100%" if is_display else f"vertical-align:-{depth:.1f}pt"
     return (
         f'<svg class="equation" role="img" aria-label="{html.escape(text)}" '
@@ -75,7 +77,7 @@ def drawn(match: re.Match[str]) -> str:
     )
 
 
-def outline(path: TextPath) -> str:
+def outline_path(path: TextPath) -> str:
     """Return the outline of a text as an SVG path, whose y axis points down."""
     parts = []
     for points, code in path.iter_segments(curves=True, simplify=False):

@@ -18,7 +18,7 @@ import pandas as pd
 
 from lib.claims import evidence, judging, lists, notebook, planned, words
 from lib.core import paths
-from lib.core.papers import path_of
+from lib.core.papers import path_of_notebook
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.papers import frontier
@@ -97,7 +97,9 @@ class Live:
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
-        places = {page: path_of(page).relative_to(paths.NOTEBOOKS) for page in pages}
+        places = {
+            page: path_of_notebook(page).relative_to(paths.NOTEBOOKS) for page in pages
+        }
         return {page: place.as_posix() for page, place in places.items()}
 
     @property
@@ -119,20 +121,20 @@ def library() -> str:
     return PARTS.library(get_plotlyjs())
 
 
-def axis(title: str, **more: Any) -> Json:
+def axis_look(title: str, **more: Any) -> Json:
     """Return how an axis looks."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
     return {"title": {"text": title}} | lines | more
 
 
-def bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
+def error_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
     """Return the error bars of some rows; a row without an interval has none."""
     ends = {"array": rows[high] - rows[value], "arrayminus": rows[value] - rows[low]}
     look = {"type": "data", "symmetric": False, "width": 0, "thickness": 1.6}
     return look | {name: length.fillna(0) for name, length in ends.items()}
 
 
-def interval(value: float, low: float, high: float, seeds: int) -> str:
+def describe_interval(value: float, low: float, high: float, seeds: int) -> str:
     """Return an estimate with its interval and its seeds in words."""
     ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
     return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
@@ -142,13 +144,13 @@ def runs_of(page: str, scale: str) -> Runs:
     """Return the runs of a page's grid that are there at a profile.
 
     There is none where the page is not here, or has no rows at the profile."""
-    has_rows = path_of(page).exists() and planned.has(scale, page)
-    frame = collect(evidence.made(scale, page) if has_rows else ())
+    has_rows = path_of_notebook(page).exists() and planned.has_page(scale, page)
+    frame = collect(evidence.make_rows(scale, page) if has_rows else ())
     frame = compare.with_runs(frame) if len(frame) else pd.DataFrame({"run": []})
     return Runs(frame, frame[:0], scale, page)
 
 
-def points(scale: str) -> pd.DataFrame:
+def frontier_points(scale: str) -> pd.DataFrame:
     """Return the table of the frontier at a profile (`lib.papers.frontier.points`).
 
     A model has the names of its `runs` too, and its time `ms` where it was taken. A
@@ -161,7 +163,9 @@ def points(scale: str) -> pd.DataFrame:
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
-    table = frontier.points(frame, scale).assign(source=compare.source(frame, scale))
+    table = frontier.points(frame, scale).assign(
+        source=compare.name_source(frame, scale)
+    )
     places = list(zip(table["task"], table["model"], strict=True))
     table["runs"] = [run_names[place] for place in places]
     table["ms"] = [
@@ -182,7 +186,7 @@ def name_runs(runs: Iterable[Run]) -> str:
 
 
 def score_against_cost(table: pd.DataFrame) -> Live:
-    """Return the models of tables of `points` over the cost that a reader chooses."""
+    """Return the models of tables of `frontier_points` over the cost that a reader chooses."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = table.groupby(["source", "task"], sort=False)
@@ -197,20 +201,20 @@ def score_against_cost(table: pd.DataFrame) -> Live:
                     "name": method,
                     "x": models[cost],
                     "y": models["score"],
-                    "error_y": bars(models, "score", "low", "high"),
+                    "error_y": error_bars(models, "score", "low", "high"),
                     "hovertext": [model_text(r, cost, costs[cost]) for r in records],
                     "marker": dict(color=colours[method], symbol=symbol, size=10),
                     "meta": meta | {"methods": method, "rows": len(models)},
                 }
             )
-        best = rows.set_index("model").loc[frontier.front(rows, cost)]
+        best = rows.set_index("model").loc[frontier.find_front(rows, cost)]
         line = {"color": GREY, "width": 1, "shape": "hv"}
         look = {"name": "front", "mode": "lines", "line": line, "hoverinfo": "skip"}
         front = {"x": best[cost], "y": best["score"], "meta": meta | {"rows": 0}}
         traces.append(look | front)
     layout = {
-        "xaxis": axis("", type="log", tick0=2, dtick=np.log10(2)),
-        "yaxis": axis("score (points)"),
+        "xaxis": axis_look("", type="log", tick0=2, dtick=np.log10(2)),
+        "yaxis": axis_look("score (points)"),
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
     methods = dict.fromkeys(table["method"], True)
@@ -222,25 +226,26 @@ def score_against_cost(table: pd.DataFrame) -> Live:
 
 def model_text(row: Mapping[Any, Any], cost: str, unit: str) -> str:
     """Return what a model's point says of it."""
-    score = interval(row["score"], row["low"], row["high"], row["seeds"])
+    score = describe_interval(row["score"], row["low"], row["high"], row["seeds"])
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
     lines += [f"{row[cost]:,.1f} {unit}", f"run {row['runs']}"]
     return "<br>".join(lines)
 
 
-def comparisons() -> pd.DataFrame:
+def read_comparisons() -> pd.DataFrame:
     """Return the rows of `verdicts.csv`, each comparison once, with its paper."""
-    rows = [row for row in judging.recorded() if not row["same_as"]]
+    rows = [row for row in judging.read_verdicts() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
     table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")
-    papers = [lists.claims()[claim]["paper"] for claim in table["claim"]]
+    papers = [lists.read_claims()[claim]["paper"] for claim in table["claim"]]
     titles = lists.PAPERS | {"own": "our own questions"}
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def forest(table: pd.DataFrame) -> Live:
-    """Return `comparisons` with their intervals, by paper and by word.
+def draw_forest(table: pd.DataFrame) -> Live:
+    """Return a forest plot of `read_comparisons` with their intervals, by paper and by
+    verdict.
 
     The region that a paper claims is shaded, and the printed value is a diamond."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
@@ -248,13 +253,13 @@ def forest(table: pd.DataFrame) -> Live:
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
         place = {"y": list(map(row_name, records))}
-        page = lists.claims()[claim]["artefact"].split("; ")[0]
+        page = lists.read_claims()[claim]["artefact"].split("; ")[0]
         meta = {"paper": paper, "word": word, "unit": unit, "page": page}
         meta |= {"runs": f"recorded, {profile}", "rows": 0}
         ends = rows[["no_effect", "estimate", "low", "high", "printed"]].stack()
         ours = {
             "x": rows["estimate"],
-            "error_x": bars(rows, "estimate", "low", "high"),
+            "error_x": error_bars(rows, "estimate", "low", "high"),
             "hovertext": list(map(cell_text, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
@@ -277,8 +282,8 @@ def forest(table: pd.DataFrame) -> Live:
         }
         traces += [region, DOTS | place | ours, DOTS | place | printed]
     layout = {
-        "xaxis": axis("", side="top", automargin=False, tickangle=0),
-        "yaxis": axis("", showticklabels=False),
+        "xaxis": axis_look("", side="top", automargin=False, tickangle=0),
+        "yaxis": axis_look("", showticklabels=False),
         "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
         "showlegend": False,
     }
@@ -290,13 +295,13 @@ def forest(table: pd.DataFrame) -> Live:
 
 def row_name(row: Mapping[Any, Any]) -> str:
     """Return the name of a comparison's row, with its word: two lines at most."""
-    text = f"{row['claim']} {row['sentence']}: {verdicts.mark(row['word'])}"
+    text = f"{row['claim']} {row['sentence']}: {verdicts.mark_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
 def cell_text(row: Mapping[Any, Any]) -> str:
     """Return what a comparison's point says of it."""
-    lines = wrap(f"{row['claim']}: {lists.claims()[row['claim']]['says']}", 70)
+    lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
     lines += wrap(row["sentence"], 70)
     printed = (
         "" if row["printed"] != row["printed"] else f", printed {row['printed']:g}"
@@ -310,14 +315,16 @@ def cell_text(row: Mapping[Any, Any]) -> str:
     return "<br>".join(lines)
 
 
-def differences(runs: Runs, base: str) -> pd.DataFrame:
+def differences_of_models(runs: Runs, base: str) -> pd.DataFrame:
     """Return by how much each model of a page scores above one of them, in points.
 
     There is a row for each task and width. Fewer seeds than prove anything have no
     interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
-        for (source, (m, task)), e in runs.gaps(model, base, ["m", "task"]).items():
+        for (source, (m, task)), e in runs.estimate_gaps(
+            model, base, ["m", "task"]
+        ).items():
             is_sure = e.n_seeds >= SEEDS and model != base
             low, high = (e.low, e.high) if is_sure else (nan, nan)
             line = {"source": source, "task": task, "m": f"{m:g}/12", "model": model}
@@ -326,26 +333,26 @@ def differences(runs: Runs, base: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def sweep(
+def draw_sweep(
     table: pd.DataFrame, printed: Mapping[str, float], title: str, base: str, page: str
 ) -> Live:
-    """Return tables of `differences` over the models of a sweep, by task.
+    """Return tables of `differences_of_models` over the models of a sweep, by task.
 
-    printed: as `lib.papers.published.gaps` returns it, so the other way round."""
-    traces, layout = [], {"yaxis": axis(f"score minus that of {base} (points)")}
+    printed: as `lib.papers.published.printed_gaps` returns it, so the other way round."""
+    traces, layout = [], {"yaxis": axis_look(f"score minus that of {base} (points)")}
     if table.empty:
         return Live(title, (), (), {}, layout)
-    layout["xaxis"] = axis("", categoryarray=list(table["model"].unique()))
+    layout["xaxis"] = axis_look("", categoryarray=list(table["model"].unique()))
     looks = dict(zip(table["m"].unique(), cycle(PALETTE), strict=False))
     for (task, source, m), rows in table.groupby(["task", "source", "m"], sort=False):
         texts = [
             f"<b>{row['model']}</b> minus {base}, {m} of the width, {task}<br>"
-            + interval(row["gap"], row["low"], row["high"], row["seeds"])
+            + describe_interval(row["gap"], row["low"], row["high"], row["seeds"])
             for row in rows.to_dict("records")
         ]
         meta = {"task": task, "page": page}
         trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
-        trace |= {"error_y": bars(rows, "gap", "low", "high"), "hovertext": texts}
+        trace |= {"error_y": error_bars(rows, "gap", "low", "high"), "hovertext": texts}
         marker = {"color": looks[m], "size": 10}
         more = {"runs": source, "rows": len(rows)}
         traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
@@ -360,7 +367,7 @@ def sweep(
     return Live(title, traces, ["task", "runs"], {}, layout)
 
 
-def surfaces(
+def draw_surfaces(
     heights: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
     shared: str,
     title: str,
@@ -386,19 +393,21 @@ def surfaces(
     return Live(title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes)
 
 
-def answer(table: pd.DataFrame) -> str:
-    """Return in a sentence which model of a table of `points` scores best at half the
+def answer_in_words(table: pd.DataFrame) -> str:
+    """Return in a sentence which model of a table of `frontier_points` scores best at half the
     FLOPs.
 
     It is of the first task that has models with intervals, else of the first task."""
     rows = table[table["low"].notna()] if table["low"].notna().any() else table
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]
-    best = frontier.recommended(rows, "flops", 0.5)
+    best = frontier.recommend_line(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     ends = ["low", "high", "seeds"]
     scores = [
-        interval(row["score"], *(row[end] for end in ends)) for row in models if row
+        describe_interval(row["score"], *(row[end] for end in ends))
+        for row in models
+        if row
     ]
     names = [row["model"] for row in models if row]
     said = [f"{name} scores {score}" for name, score in zip(names, scores, strict=True)]

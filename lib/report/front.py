@@ -22,66 +22,77 @@ if TYPE_CHECKING:  # Grids are free of pandas.
     import pandas as pd
 
 
-def row(paper: str) -> str:
+def read_paper_row(paper: str) -> str:
     """Return the paper's row of README's table, in Markdown."""
     lines = (paths.ROOT / "README.md").read_text().splitlines()
     head = [line for line in lines if line.startswith("| | works here?")] + [
         "|---|---|---|---|"
     ]
     return "\n".join(
-        head + [line for line in lines if line.startswith(f"| **{title(paper)}**")]
+        head
+        + [line for line in lines if line.startswith(f"| **{title_of_paper(paper)}**")]
     )
 
 
-def title(paper: str) -> str:
+def title_of_paper(paper: str) -> str:
     return lists.PAPERS[paper]
 
 
-def heading(page: str) -> str:
+def heading_of_page(page: str) -> str:
     """Return the heading of the index below which a page stands."""
     return lists.PAPERS.get(paper_of_page(page), verdicts.HEADINGS[0])
 
 
 def order_pages(profile: str) -> list[str]:
     """Return the ids of the standard pages of a profile, as the index lists them."""
-    names = [name for name in notebook.committed() if planned.has(profile, name)]
-    return sorted(names, key=lambda name: verdicts.HEADINGS.index(heading(name)))
+    names = [
+        name
+        for name in notebook.read_committed_forms()
+        if planned.has_page(profile, name)
+    ]
+    return sorted(
+        names, key=lambda name: verdicts.HEADINGS.index(heading_of_page(name))
+    )
 
 
-def short(title: str, page: str) -> str:
+def shorten_title(title: str, page: str) -> str:
     """Return the title of a page as it stands below the name of its paper."""
-    text = title.removeprefix(heading(page)).lstrip(",: ")
+    text = title.removeprefix(heading_of_page(page)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
-def findings() -> list[tuple[str, str]]:
+def read_findings() -> list[tuple[str, str]]:
     """Return what README says in one line, and what it advises, as (head, text)."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
     return [(head, text.replace("`", "")) for head, text in pairs]
 
 
-def card(paper: str) -> Json | None:
+def make_card(paper: str) -> Json | None:
     """Return what the index shows of a paper; None without a front page.
 
     That is what it proposes, its first comparisons, and how many have which word."""
     page = f"{find_papers()[paper].prefix}_01_summary"
-    if not notebook.path_of(page).exists():
+    if not notebook.path_of_notebook(page).exists():
         return None
-    idea = notebook.cells(notebook.path_of(page))["title"].partition("**Idea.**")[2]
-    rows = [row for row in judging.recorded() if is_counted(row, paper)]
+    idea = notebook.read_tagged_cells(notebook.path_of_notebook(page))[
+        "title"
+    ].partition("**Idea.**")[2]
+    rows = [row for row in judging.read_verdicts() if is_counted(row, paper)]
     counts = Counter(row["word"] for row in rows)
     words = [
-        f"{counts[word]} {verdicts.plural(word, counts[word])}"
+        f"{counts[word]} {verdicts.plural_of(word, counts[word])}"
         for word in [*list(WORDS)[1:], NOT_MEASURED]
         if counts[word]
     ]
     return {
-        "title": title(paper),
+        "title": title_of_paper(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
         "words": ", ".join(words),
-        "bars": [bar(row) for row in rows if row["low"] and aim(row)][:BARS],
+        "bars": [draw_bar(row) for row in rows if row["low"] and aim_of_row(row)][
+            :BARS
+        ],
     }
 
 
@@ -91,31 +102,31 @@ BARS = 4  # So many comparisons of a paper are drawn on the index.
 def is_counted(row: Mapping[str, str], paper: str) -> bool:
     """Return whether a row of `verdicts.csv` is a central comparison of a paper that is
     counted."""
-    claim = lists.claims()[row["claim"]]
+    claim = lists.read_claims()[row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
     is_twice = row["same_as"] or row["beside"]
     return is_central and row["profile"] == judging.SCALE and not is_twice
 
 
-def aim(row: Mapping[str, str]) -> float:
+def aim_of_row(row: Mapping[str, str]) -> float:
     """Return the effect that a comparison is held to, printed or else of interest, less
     no effect; 0 where there is none."""
     value = row["printed"] or row["interest"] or row["no_effect"]
     return float(value) - float(row["no_effect"])
 
 
-def bar(row: Mapping[str, str]) -> Json:
+def draw_bar(row: Mapping[str, str]) -> Json:
     """Return a comparison as the index draws it, in % of the width of its line.
 
     No effect is at the middle, and the effect that the comparison is held to at three
     quarters. What lies beyond an end is drawn at the end."""
 
     def place(name: str) -> float:
-        share = (float(row[name]) - float(row["no_effect"])) / aim(row)
+        share = (float(row[name]) - float(row["no_effect"])) / aim_of_row(row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([place("low"), place("high")])
-    label = lists.described(row["claim"], row["cell"])["short"]
+    label = lists.cell_line(row["claim"], row["cell"])["short"]
     sign = "" if float(row["no_effect"]) else "+"
     goal = format(float(row["printed"] or row["interest"]), f"{sign}.3g")
     task = f", {row['task']}" * ("task=each" in row["cell"])
@@ -133,7 +144,7 @@ def bar(row: Mapping[str, str]) -> Json:
     }
 
 
-def pages(paper: str) -> pd.DataFrame:
+def pages_of_paper(paper: str) -> pd.DataFrame:
     """Return what each page of a paper asks and answers, a row each, by its name.
 
     The answer is the first comparison that was measured on the page, as `verdicts.csv`
@@ -141,20 +152,20 @@ def pages(paper: str) -> pd.DataFrame:
     import pandas as pd
 
     lines = []
-    for path in notebook.find([f"{paper}/"]):
-        name = notebook.name_of(path)
+    for path in notebook.find_notebooks([f"{paper}/"]):
+        name = notebook.id_of_notebook(path)
         if paper_of_page(name) != paper or name.endswith("_01_summary"):
             continue
-        ids = judging.of_page(name)
+        ids = judging.list_page_claims(name)
         rows = [
             r
-            for r in judging.recorded()
+            for r in judging.read_verdicts()
             if r["claim"] in ids
             and r["low"]
             and r["family"]
-            and leads(r["claim"], name)
+            and answers_page(r["claim"], name)
         ]
-        rows.sort(key=lambda r: lists.claims()[r["claim"]]["role"] != "central")
+        rows.sort(key=lambda r: lists.read_claims()[r["claim"]]["role"] != "central")
         answer = (
             f"{rows[0]['sentence']}: {rows[0]['shown']}: {rows[0]['word']}"
             if rows
@@ -162,8 +173,8 @@ def pages(paper: str) -> pd.DataFrame:
         )
         lines.append(
             {
-                "page": notebook.title(path),
-                "asks": asked(path),
+                "page": notebook.read_title(path),
+                "asks": read_question(path),
                 "answer": answer,
                 "name": name,
             }
@@ -171,22 +182,24 @@ def pages(paper: str) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("name")
 
 
-def leads(claim: str, page: str) -> bool:
+def answers_page(claim: str, page: str) -> bool:
     """Return whether a claim answers a page: a central one, or one that stands there
     alone."""
-    line = lists.claims()[claim]
+    line = lists.read_claims()[claim]
     return line["role"] == "central" or line["artefact"] == page
 
 
-def asked(path: Path) -> str:
+def read_question(path: Path) -> str:
     """Return the question of a notebook: its first sentence behind "Question."."""
-    about = notebook.cells(path)["title"].partition("**Question.**")[2].strip()
+    about = (
+        notebook.read_tagged_cells(path)["title"].partition("**Question.**")[2].strip()
+    )
     question = re.match(r".*?\?(?= |\n|$)", about, re.S)
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def links(frame: pd.DataFrame) -> str:
-    """Return a frame of `pages` as a table in Markdown, with links to the light
+def link_table(frame: pd.DataFrame) -> str:
+    """Return a frame of `pages_of_paper` as a table in Markdown, with links to the light
     pages."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in frame.iterrows():
@@ -197,8 +210,8 @@ def links(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def answer(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
+def answer_of_paper(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
     """Return the first measured comparisons of a paper as sentences, and how many have
     which word."""
-    central = [by_id[id] for id in judging.central(paper)]
-    return [*verdicts.answers(central)[:2], f"{verdicts.tally(central)}."]
+    central = [by_id[id] for id in judging.list_central_claims(paper)]
+    return [*verdicts.write_answer(central)[:2], f"{verdicts.count_words(central)}."]

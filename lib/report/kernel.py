@@ -25,8 +25,8 @@ class Forked(LocalProvisioner):
     ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
-        context: Any = executors.context()
-        process = context.Process(target=begin, args=args)
+        context: Any = executors.process_context()
+        process = context.Process(target=begin_kernel, args=args)
         self.process = process
         process.start()
         # jupyter_client asks for these attributes, which a subprocess.Popen has.
@@ -44,20 +44,20 @@ class Manager(AsyncKernelManager):
     async def _async_pre_start_kernel(
         self, **how: Any
     ) -> tuple[list[str], dict[str, Any]]:
-        if executors.context().get_start_method() == "forkserver":
+        if executors.process_context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
             self.provisioner = self.provisioner or Forked(parent=self, **about)
         return await super()._async_pre_start_kernel(**how)
 
 
-def begin(words: list[str], env: Mapping[str, str], cwd: str) -> None:
+def begin_kernel(words: list[str], env: Mapping[str, str], cwd: str) -> None:
     """Be a kernel, in a process that was just forked; words: the arguments of
     ipykernel."""
     import matplotlib
 
     os.setsid()
     os.chdir(cwd)
-    executors.attach(env)
+    executors.attach_to_parent(env)
     app = IPKernelApp.instance()
     app.initialize(words)
     matplotlib.use(os.environ["MPLBACKEND"])  # It was set after matplotlib had read it.

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
-from lib.stats.paired import SEEDS, Estimate, replicates
+from lib.stats.paired import SEEDS, Estimate, mean_over_seeds
 
 BLUE, VERMILION, GREEN, SKY, BLACK = (
     "#0072B2",
@@ -88,13 +88,13 @@ def panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def student(values: pd.Series) -> tuple[float, float]:
+def student_interval(values: pd.Series) -> tuple[float, float]:
     """Return the 95 % interval of a mean over seeds, as seaborn asks for it.
 
     It is nan where there are fewer seeds than prove anything."""
     if len(values) < SEEDS:
         return np.nan, np.nan
-    e = replicates(values)
+    e = mean_over_seeds(values)
     return e.low, e.high
 
 
@@ -111,7 +111,7 @@ def means(
         return
     look = LOOKS.get(label, {}) | look
     how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
-    how |= {"errorbar": student, "label": label, "legend": False}
+    how |= {"errorbar": student_interval, "label": label, "legend": False}
     sns.lineplot(frame, x=x, y=y, ax=axis, **how, **look)
     few = frame[frame.groupby(x)[y].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
@@ -178,7 +178,7 @@ def forest(data: pd.DataFrame, label: str = "") -> Figure:
     brackets.
     """
     data = data.astype(dict.fromkeys(FOREST[2:8], float))
-    title = fill(headline(data, label), 84)
+    title = fill(headline_of_forest(data, label), 84)
     names, place = shorten(data["at"])
     label = (label or "difference (points)").replace(" (points)", f"{place} (points)")
     is_far = data[["mean", "low", "high", "printed"]].abs().max(axis=1) > FAR
@@ -249,7 +249,7 @@ def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
     return {name: name.rpartition(", ")[0] for name in names}, f" on {ends.pop()}"
 
 
-def headline(data: pd.DataFrame, label: str) -> str:
+def headline_of_forest(data: pd.DataFrame, label: str) -> str:
     """Return what a forest shows, in a sentence: its title.
 
     It says where intervals lie to 0, or to the claimed region where the rows have words,
@@ -308,7 +308,7 @@ def draws(
     )
     axis.set_title(f"{axis.get_title()}\n{averages} %".strip())
     for y, (name, scores) in enumerate(groups.items()):
-        look, e = NEW if name == new else OLD, replicates(scores)
+        look, e = NEW if name == new else OLD, mean_over_seeds(scores)
         axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
         axis.errorbar(
             e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
@@ -411,7 +411,7 @@ def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
     axis.set_minor_formatter("")
 
 
-def described(figure: Figure) -> dict[str, str | None]:
+def figure_metadata(figure: Figure) -> dict[str, str | None]:
     """Return the metadata of a figure. The title tells of its axes, for readers who
     cannot see it.
     """

@@ -23,14 +23,14 @@ from tqdm import tqdm
 from lib.claims import lists, notebook
 from lib.cluster import executors
 from lib.core import disk, paths
-from lib.core.names import one_line
+from lib.core.names import error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
 from lib.report import front, verdicts
-from lib.report.builder import PageBuilder, fingerprint, is_sound, make
+from lib.report.builder import PageBuilder, fingerprint, is_sound, make_page
 
 
 class Report:
@@ -56,11 +56,16 @@ class Report:
             variables = grids.get(path, {})
             why = absent.get(path)
             try:
-                filled = notebook.check(path, values)
-                text = notebook.normalised(path.read_text())
-                left = set(store.missing(notebook.list_specs(variables)))
+                filled = notebook.check_values(path, values)
+                text = notebook.normalise_notebook(path.read_text())
+                left = set(store.missing_specs(notebook.list_specs(variables)))
                 builder = PageBuilder(
-                    path, *notebook.place(path, filled), filled, text, variables, left
+                    path,
+                    *notebook.folder_of_page(path, filled),
+                    filled,
+                    text,
+                    variables,
+                    left,
                 )
             except disk.Damaged:
                 raise
@@ -70,26 +75,26 @@ class Report:
                     why or error,
                 )
             if why:
-                builder.fail(one_line(why))
+                builder.note_failure(error_in_one_line(why))
             self.builders.append(builder)
         self.builders.sort(key=lambda builder: len(builder.left))
         self.publish()
 
     def __str__(self) -> str:
-        return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
+        return paths.show_path(paths.FIGURES / self.profile[:] / "index.html")
 
     @property
-    def place(self) -> str:
+    def page_to_open(self) -> str:
         """Return where to look at the end: the only page of the command, or the
         index."""
         pages = [builder.page for builder in self.builders if builder.page.exists()]
         return (
-            paths.shown(pages[0])
+            paths.show_path(pages[0])
             if len(self.builders) == len(pages) == 1
             else str(self)
         )
 
-    def done(self, spec: Spec) -> None:
+    def note_run(self, spec: Spec) -> None:
         """Note that a run is there. A page that waited for it alone is made beside
         other runs."""
         for builder in self.builders:
@@ -99,12 +104,12 @@ class Report:
                     self.begin(builder)
 
     @contextmanager
-    def meanwhile(self) -> Generator[None, None, None]:
-        """Make pages one by one beside the runs: those of `first`, then each when its
+    def make_beside_runs(self) -> Generator[None, None, None]:
+        """Make pages one by one beside the runs: those of `pages_without_runs`, then each when its
         runs are there."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(self.render, [builder], executor)
-        for builder in chain(*self.first()):
+        for builder in chain(*self.pages_without_runs()):
             self.begin(builder)
         try:
             yield
@@ -116,22 +121,24 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page at work.
 
-    def first(self) -> list[list[PageBuilder]]:
+    def pages_without_runs(self) -> list[list[PageBuilder]]:
         """Return the pages that wait for no run: those of what is recorded, printed or
         counted, then those of the methods, which train something themselves.
 
         The papers' front pages lead, as those of all papers judge all claims."""
         now = [b for b in self.builders if not (b.left or b.failed)]
-        now.sort(key=lambda b: not notebook.name_of(b.path).endswith("_01_summary"))
+        now.sort(
+            key=lambda b: not notebook.id_of_notebook(b.path).endswith("_01_summary")
+        )
         methods = [b for b in now if notebook.is_method(b.path)]
         return [[b for b in now if b not in methods], methods]
 
-    def opening(self) -> str:
+    def describe_first(self) -> str:
         """Return a line on what is shown first; "" where all pages wait for runs."""
-        recorded, methods = self.first()
+        recorded, methods = self.pages_without_runs()
         if not recorded:
             return ""
-        names = ", ".join(notebook.name_of(b.path) for b in recorded[:3])
+        names = ", ".join(notebook.id_of_notebook(b.path) for b in recorded[:3])
         more = f", then {len(methods)} pages of the methods" * bool(methods)
         later = "; the others follow as their runs come"
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
@@ -142,11 +149,11 @@ class Report:
             self.render([s for s in self.builders if s.tried or not s.failed], executor)
         return any(builder.failed for builder in self.builders)
 
-    def answers(self) -> Iterator[str]:
+    def list_answers(self) -> Iterator[str]:
         """Yield a line for each page that has an answer."""
         for builder in self.builders:
             for line in (builder.body or {}).get("answer", ())[:1]:
-                yield f"  {notebook.name_of(builder.path)}: {line}"
+                yield f"  {notebook.id_of_notebook(builder.path)}: {line}"
 
     def close(self) -> None:
         """Write the index for the last time, however the work ended."""
@@ -166,30 +173,28 @@ class Report:
             builder.tried = digest
             if before != digest and not is_sound(builder, digest):
                 todo.append((builder, digest))
-        for (builder, *_), future in executor.as_completed(make, todo):
+        for (builder, *_), future in executor.as_completed(make_page, todo):
             error = future.exception()
             if error and not self.working:
                 return
             if error:
                 is_killed = isinstance(error, BrokenExecutor)
                 killed = "its worker was killed; run it again"
-                builder.fail(killed if is_killed else one_line(error))
-                line = f"failed   {notebook.name_of(builder.path)}: {builder.failed}"
+                builder.note_failure(killed if is_killed else error_in_one_line(error))
+                line = f"failed   {notebook.id_of_notebook(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
-                line = (
-                    f"made     {paths.shown(builder.page)}  ({future.result():.0f} s)"
-                )
+                line = f"made     {paths.show_path(builder.page)}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
             self.publish()
 
     def publish(self) -> None:
         """Write the index of the profile, with what this command has done so far."""
-        publish(self.profile[:], self.builders, self.working)
+        write_index(self.profile[:], self.builders, self.working)
 
 
-def publish(
+def write_index(
     profile: str, builders: Sequence[PageBuilder] = (), working: bool = False
 ) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
@@ -198,30 +203,30 @@ def publish(
     working: whether the command is still at work."""
     folder = paths.FIGURES / profile
     names = front.order_pages(profile)
-    pages = [PageBuilder(notebook.path_of(name), folder) for name in names]
+    pages = [PageBuilder(notebook.path_of_notebook(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        builder = PageBuilder(notebook.path_of(place.parent.name), place)
+        builder = PageBuilder(notebook.path_of_notebook(place.parent.name), place)
         body = builder.body if builder.path.exists() else None
         if body and body["profile"] == profile:
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.page: page for page in [*pages, *builders]}.values():
-        shown = line(builder, profile, working and builder in builders)
+        shown = index_line(builder, profile, working and builder in builders)
         if not builder.differs:
-            promise(builder, profile, shown["title"])
-        place = front.heading(notebook.name_of(builder.path))
+            write_promise(builder, profile, shown["title"])
+        place = front.heading_of_page(notebook.id_of_notebook(builder.path))
         sections["Experiments" if builder.differs else place].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
         working=working,
-        cards=list(filter(None, map(front.card, lists.PAPERS))),
-        findings=front.findings(),
+        cards=list(filter(None, map(front.make_card, lists.PAPERS))),
+        findings=front.read_findings(),
     )
     disk.write(folder / "index.html", text)
 
 
-def promise(builder: PageBuilder, profile: str, title: str) -> None:
+def write_promise(builder: PageBuilder, profile: str, title: str) -> None:
     """Write a page that says that it is not made yet, where there is none.
 
     Links of other pages then lead to it. A page that a worker writes meanwhile stays."""
@@ -231,30 +236,30 @@ def promise(builder: PageBuilder, profile: str, title: str) -> None:
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
     )
-    with disk.room(builder.folder), suppress(FileExistsError):
+    with disk.explain_full_disk(builder.folder), suppress(FileExistsError):
         builder.folder.mkdir(parents=True, exist_ok=True)
         with page.open("x") as file:
             file.write(text)
 
 
-def line(builder: PageBuilder, profile: str, working: bool) -> Json:
+def index_line(builder: PageBuilder, profile: str, working: bool) -> Json:
     """Return what the index shows of a page: what its last cell wrote, or what it waits
     for."""
-    name = notebook.name_of(builder.path)
+    name = notebook.id_of_notebook(builder.path)
     page = builder.page if builder.page.exists() else builder.folder
     scope = grids.profile_of_values({"profile": profile} | builder.values)
     failed = builder.failed
     try:
-        title = notebook.title(builder.path)
+        title = notebook.read_title(builder.path)
     except ValueError as error:
-        title, failed = name, failed or paths.scrubbed(str(error))
+        title, failed = name, failed or paths.scrub_paths(str(error))
     return vars(builder) | {
         "name": name,
         "title": title,
-        "short": front.short(title, name),
+        "short": front.shorten_title(title, name),
         "failed": failed,
         "body": None if failed else builder.body,
-        "how": notebook.command(name, scope),
+        "how": notebook.write_command(name, scope),
         "waits": f"{len(builder.left)} runs to make" * working,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from lib.claims.seeds import pair
-from lib.claims.words import Setting, unlearned
-from lib.core.rows import Outcome, Row, width
+from lib.claims.seeds import planned_pair
+from lib.claims.words import Setting, why_unlearned
+from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
@@ -40,7 +40,7 @@ def collect(
     """Return a grid's rows with the results of their Specs, as a DataFrame.
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one
-    for each metric. lost: what `lib.cluster.sweep.make` returned, if it was called
+    for each metric. lost: what `lib.cluster.sweep.make_runs` returned, if it was called
     before. `error` names the root: the input that could not be made."""
     store, lines = store or Store(), []
     for row in rows:
@@ -94,7 +94,8 @@ class Runs:
         if str(self.profile) in ("toy", "paper") and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            (compare.source(frame, scale), frame, scale) for frame, scale in collected
+            (compare.name_source(frame, scale), frame, scale)
+            for frame, scale in collected
         ]
 
     @property
@@ -123,27 +124,27 @@ class Runs:
         columns: the columns of the paper's table (lib.stats.compare.Column).
         """
         return [
-            compare.by_task(frame, grids.metrics(scale, columns), source)
+            compare.table_by_task(frame, grids.metrics(scale, columns), source)
             for source, frame, scale in self.frames
         ]
 
-    def points(
+    def scores_in_points(
         self,
         columns: Sequence[Column] = (),
         transform: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
     ) -> pd.DataFrame:
-        """Return all scores in points (lib.stats.compare.points), with `source`.
+        """Return all scores in points (lib.stats.compare.scores_in_points), with `source`.
 
         transform: a function of the points of one source, such as
-        lib.stats.compare.average."""
+        lib.stats.compare.average_columns."""
         return pd.concat(
-            transform(compare.points(frame, grids.metrics(scale, columns))).assign(
-                source=source, scale=scale
-            )
+            transform(
+                compare.scores_in_points(frame, grids.metrics(scale, columns))
+            ).assign(source=source, scale=scale)
             for source, frame, scale in self.frames
         )
 
-    def gaps(
+    def estimate_gaps(
         self,
         method: str,
         baseline: str,
@@ -163,12 +164,12 @@ class Runs:
         for source, frame, scale in self.frames:
             metric_of = grids.metrics(scale, columns)
             for value, rows in frame.groupby(by, sort=False):
-                e = self.compared(rows, method, baseline, metric_of, scale)
+                e = self.estimate_difference(rows, method, baseline, metric_of, scale)
                 if e:
                     estimates[source, value] = e
         return estimates
 
-    def compared(
+    def estimate_difference(
         self,
         frame: pd.DataFrame,
         method: str,
@@ -183,7 +184,7 @@ class Runs:
             for model in (method, baseline)
         ]
         spared, region = [False, False], ()
-        if match := pair(self.page, str(scale), *sides):
+        if match := planned_pair(self.page, str(scale), *sides):
             plan, turned = match
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
@@ -194,25 +195,29 @@ class Runs:
                 spared, region = spared[::-1], (-high, -low)
         setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
         for rows, spare in zip(sides, spared, strict=True):
-            if not spare and "spec" in frame and unlearned("", rows, "", setting):
+            if not spare and "spec" in frame and why_unlearned("", rows, "", setting):
                 return None
-        pairs = compare.aligned(sides[0], sides[1], metric_of, spared)
+        pairs = compare.align_rows(sides[0], sides[1], metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
 
-    def above(
+    def differences_to_rivals(
         self, method: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
         """Return the paired difference of a model to every other one, as {(source,
         "rival, 3/12, task"): Estimate}. It is positive where `method` is better.
 
         The width is named where the runs have one (column `m`). Pairs and columns are
-        as in `gaps`."""
+        as in `estimate_gaps`."""
         estimates, models = {}, [frame["model"] for _, frame, _ in self.frames]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
-            gaps = self.gaps(method, rival, by, columns) if rival != method else {}
+            gaps = (
+                self.estimate_gaps(method, rival, by, columns)
+                if rival != method
+                else {}
+            )
             for (source, (*m, task)), gap in gaps.items():
-                place = ", ".join([rival, *(width({"m": k}) for k in m), task])
+                place = ", ".join([rival, *(format_width({"m": k}) for k in m), task])
                 estimates[source, place] = gap
         return estimates
 
@@ -228,27 +233,27 @@ MARK = re.compile(
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 
-def escaped(text: object) -> str:
+def escape_text(text: object) -> str:
     """Return a text on one line, in which Markdown and HTML find no mark of theirs but
     code.
 
     Texts come from data too: names of classes and of files, and errors that hold them.
     """
-    return BEGIN.sub(r"\\", cell(text))
+    return BEGIN.sub(r"\\", escape_cell(text))
 
 
-def cell(text: object) -> str:
-    """Return a text as `escaped` does, for a cell of a table: nothing begins there."""
+def escape_cell(text: object) -> str:
+    """Return a text as `escape_text` does, for a cell of a table: nothing begins there."""
     text = " ".join(html.escape(str(text), quote=False).split())
-    return MARK.sub(protect, text)
+    return MARK.sub(protect_mark, text)
 
 
-def protect(mark: re.Match[str]) -> str:
+def protect_mark(mark: re.Match[str]) -> str:
     """Return a mark behind a backslash, or a span of code with its own marks so."""
     return re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
 
 
-def joined(names: Iterable[object], between: str) -> list[str]:
+def join_levels(names: Iterable[object], between: str) -> list[str]:
     """Return the names of rows or columns as text, with `between` between their
     levels."""
     return [
@@ -259,7 +264,7 @@ def joined(names: Iterable[object], between: str) -> list[str]:
     ]
 
 
-def seen(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Return (a table as a page shows it, whether titles stand above sources in it).
 
     A column is (source, title), and the first word of a title is a task. Each measured
@@ -285,7 +290,7 @@ def seen(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     return frame[both], True
 
 
-def styled(text: pd.DataFrame, name: str) -> str:
+def table_to_html(text: pd.DataFrame, name: str) -> str:
     """Return a table of texts as HTML.
 
     Columns of words or sentences are flush left, and cells of numbers do not wrap.
@@ -306,7 +311,7 @@ def styled(text: pd.DataFrame, name: str) -> str:
     return shown.set_table_styles(dict.fromkeys(text.columns[words], left)).to_html()
 
 
-def digits(value: object) -> str:
+def format_value(value: object) -> str:
     """Return the text of a cell: a printed number as printed, a float with four
     digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
@@ -317,7 +322,7 @@ WIDTH = 830  # A code host shows a page so wide, in pixels.
 LETTER, BORDER, UNBROKEN = 8, 27, 18  # Of a cell: pixels, pixels, letters on a line.
 
 
-def markdown(frame: pd.DataFrame) -> str:
+def table_to_markdown(frame: pd.DataFrame) -> str:
     """Return a table of texts as Markdown, the levels of its rows first.
 
     A level without a name has no title. A table that is wider than a page becomes
@@ -332,7 +337,9 @@ def markdown(frame: pd.DataFrame) -> str:
         chosen = frame.iloc[:, [*range(levels), *part]]
         lines = chosen.itertuples(index=False, name=None)
         rows = [chosen.columns, ["---"] * chosen.shape[1], *lines]
-        tables.append("".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows))
+        tables.append(
+            "".join(f"| {' | '.join(map(escape_cell, row))} |\n" for row in rows)
+        )
     return "\n".join(tables)
 
 
@@ -356,7 +363,7 @@ def part_columns(widths: Sequence[int], levels: int) -> list[range]:
         size = -(-len(columns) // (len(parts) + 1))
 
 
-def compared(frame: pd.DataFrame) -> pd.DataFrame:
+def show_what_varies(frame: pd.DataFrame) -> pd.DataFrame:
     """Return what varies between the rows of a collected frame, as a table.
 
     It has the labels of the rows, the seeds whose runs are there, and the seeds whose

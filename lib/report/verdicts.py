@@ -26,13 +26,13 @@ TEMPLATE = Path(__file__).parent / "template"
 MOST = 4  # A page's answer has so many comparisons; its table has all.
 
 
-def mark(word: str) -> str:
+def mark_word(word: str) -> str:
     """Return a word with its mark. Each word has a mark of its own, besides its
     colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
-def slug(word: str) -> str:
+def class_of_word(word: str) -> str:
     """Return a word as a class of the style sheet."""
     return re.sub(r"\W", "-", word)
 
@@ -41,20 +41,25 @@ ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True
 )
 # pyrefly: ignore[bad-assignment]  # jinja2 has no type of its globals but that of its own ones.
-ENVIRONMENT.globals |= {"mark": mark, "slug": slug, "words": WORDS, "reading": READING}
+ENVIRONMENT.globals |= {
+    "mark": mark_word,
+    "slug": class_of_word,
+    "words": WORDS,
+    "reading": READING,
+}
 # The index has pages of no paper first, then the pages of each paper, then experiments.
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 # pyrefly: ignore[bad-assignment]  # As above.
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
-def tally(verdicts: Collection[Verdict]) -> str:
+def count_words(verdicts: Collection[Verdict]) -> str:
     """Return how many comparisons have which word, and how many printed numbers are
     equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     counts = Counter(r.word for r in cells)
     order = [*list(WORDS)[1:], NOT_MEASURED]
-    parts = [f"{n} {plural(word, n)}" for word in order if (n := counts[word])]
+    parts = [f"{n} {plural_of(word, n)}" for word in order if (n := counts[word])]
     sums = [v.word for v in verdicts if v.word]
     lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
@@ -64,12 +69,12 @@ def tally(verdicts: Collection[Verdict]) -> str:
     return text[:1].upper() + text[1:]
 
 
-def plural(word: str, count: int) -> str:
+def plural_of(word: str, count: int) -> str:
     """Return a word as it stands behind a number."""
     return "agree" if word == AGREES and count != 1 else word
 
 
-def reference(result: Result) -> str:
+def printed_or_interest(result: Result) -> str:
     """Return the printed value of a comparison as text, or the effect of interest in
     its place."""
     if result.counts and result.printed is not None:
@@ -79,13 +84,15 @@ def reference(result: Result) -> str:
     return f"({result.number(result.interest)} of interest)" if result.interest else ""
 
 
-def sentence(result: Result) -> str:
+def write_sentence(result: Result) -> str:
     """Return a comparison as a sentence: what is compared, ours, printed, and the
     word."""
     if result.unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
-    printed = "" if result.printed is None else f", printed {reference(result)}"
+    printed = (
+        "" if result.printed is None else f", printed {printed_or_interest(result)}"
+    )
     lost = f" ({result.collapsed})" if result.collapsed else ""
     few = f" (a word takes {SEEDS} seeds)" if result.unmeasured else ""
     return (
@@ -93,7 +100,7 @@ def sentence(result: Result) -> str:
     )
 
 
-def answers(
+def write_answer(
     verdicts: Collection[Verdict],
     drawn: Sequence[str] = (),
     scale: str = "",
@@ -108,13 +115,13 @@ def answers(
     drawn: sentences on the differences that the page draws. scale: the profile that is
     judged. opening: what stands before a comparison, where the page is of another
     profile."""
-    leading = [r for v in verdicts if leads(v) for r in v.results if not r.beside]
+    leading = [r for v in verdicts if is_central(v) for r in v.results if not r.beside]
     cells = [r for v in verdicts for r in v.results if not r.beside]
     sure = [r for r in leading if not r.unmeasured]
     few = [r for r in leading if r.unmeasured and r.estimate and not r.reason]
     further = [r for r in cells if not (leading or r.unmeasured)]
     sure, few, further = (
-        [f"{opening}{sentence(r)}" for r in part] for part in (sure, few, further)
+        [f"{opening}{write_sentence(r)}" for r in part] for part in (sure, few, further)
     )
     intervals = [line for line in drawn if "[" in line]
     for part in (sure, intervals, few, further, list(drawn)):
@@ -135,21 +142,21 @@ def answers(
     return lines
 
 
-def leads(verdict: Verdict) -> bool:
+def is_central(verdict: Verdict) -> bool:
     """Return whether a Verdict is on a central claim or a question of our own."""
-    role = lists.claims().get(verdict.claim, {"role": "own"})["role"]
+    role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
     return role in ("central", "own") and verdict.kind == "finding"
 
 
-def plain(verdict: Verdict) -> Json:
+def verdict_to_json(verdict: Verdict) -> Json:
     """Return a Verdict as a page's JSON file has it: its sentence, and its cells as
     texts."""
-    claim = lists.claims().get(verdict.claim, {"says": "", "role": "own"})
+    claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
             "ours": r.ours + (f" ({r.collapsed})" if r.collapsed else ""),
-            "printed": reference(r),
+            "printed": printed_or_interest(r),
             "word": r.word,
             "reading": r.reading,
             "reason": r.unmeasured,
@@ -163,4 +170,8 @@ def plain(verdict: Verdict) -> Json:
         "word": verdict.word,
         "measured": verdict.measured,
     }
-    return fields | {"note": verdict.note, "leading": leads(verdict), "cells": cells}
+    return fields | {
+        "note": verdict.note,
+        "leading": is_central(verdict),
+        "cells": cells,
+    }

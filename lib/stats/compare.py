@@ -1,7 +1,7 @@
 """This module has scores of collected runs, their Pairs for the statistics, and short
 texts of tables.
 
-All of them are of the rows that `judged` returns. So the difference between two cells
+All of them are of the rows that `judged_rows` returns. So the difference between two cells
 of a table is the one that a verdict on them uses."""
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ import numpy as np
 
 from lib import data
 from lib.core.names import Refused
-from lib.core.rows import width
+from lib.core.rows import format_width
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.stats.paired import MARKS, SEEDS, Estimate, Pair, paired_difference, predicted
+from lib.stats.paired import (
+    MARKS,
+    SEEDS,
+    Estimate,
+    Pair,
+    paired_difference,
+    predict_classes,
+)
 from lib.stats.paired import score as score_answers
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ class Column:
     split: str = "dev"
 
     @property
-    def key(self) -> str:
+    def name_of_score(self) -> str:
         """Return the name of the score among a run's metrics."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
@@ -52,7 +59,7 @@ class Column:
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
-def pairs(
+def pair_columns(
     frame: pd.DataFrame,
     method: str,
     baseline: str,
@@ -64,27 +71,27 @@ def pairs(
     The frame has the columns task, seed, model and run. Runs are matched by task and
     seed, their rows by index. A Pair has the title of its column as task. columns:
     those of each task. Runs that are missing or failed, or that lack the split of a
-    column, make no Pair, and neither do runs of different dtypes (`alike`)."""
+    column, make no Pair, and neither do runs of different dtypes (`select_one_dtype`)."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
     )
     # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
-    return aligned(ours, theirs, columns)
+    return align_rows(ours, theirs, columns)
 
 
-def aligned(
+def align_rows(
     ours: Sequence[Mapping[str, Any]],
     theirs: Sequence[Mapping[str, Any]],
     columns: Mapping[str, Sequence[Column]],
     spared: Sequence[bool] = (False, False),
 ) -> list[Pair]:
-    """Return the Pairs of collected rows of two models, as `pairs` does.
+    """Return the Pairs of collected rows of two models, as `pair_columns` does.
 
     A seed in which one of both models collapsed makes no pair. spared: whether each
     model's runs count although they collapsed. Raises Refused where two runs were
     evaluated on different rows."""
-    both = alike([*ours, *theirs])
+    both = select_one_dtype([*ours, *theirs])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(ours)], both[len(ours) :])
@@ -92,16 +99,18 @@ def aligned(
     replicates = []
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = members = runs[task, seed], others[task, seed]
-        lost = [level(member, columns[task][0]).collapsed for member in members]
+        lost = [level_of_run(member, columns[task][0]).collapsed for member in members]
         if any(
             is_lost and not spare for is_lost, spare in zip(lost, spared, strict=True)
         ):
             continue
         for column in columns[task]:
-            has_scores = all(column.key in member.metrics for member in members)
+            has_scores = all(
+                column.name_of_score in member.metrics for member in members
+            )
             if column.split != "dev" and not has_scores:
                 continue
-            a, b = (judged(member, column) for member in members)
+            a, b = (judged_rows(member, column) for member in members)
             if a["index"] != b["index"]:
                 raise Refused(
                     f"{run.name} and {other.name} were evaluated on different rows of "
@@ -129,7 +138,7 @@ def dtypes(spec: Json) -> set[str]:
     return types.union(*map(dtypes, spec.get("inputs", {}).values()))
 
 
-def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def group_by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Return [the collected rows of one task and seed whose runs are there or have two
     dtypes]."""
     groups = defaultdict(list)
@@ -139,23 +148,23 @@ def by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]
     return list(groups.values())
 
 
-def shared(runs: Iterable[Run]) -> set[str]:
+def shared_dtypes(runs: Iterable[Run]) -> set[str]:
     """Return the dtypes in which some runs and their inputs were computed."""
     return set().union(*(dtypes(run.spec) for run in runs))
 
 
-def alike(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return collected rows in which the runs of one task and seed have one dtype.
 
     Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that
     one counts. Else none of them counts: its row has no run, and the state MIXED."""
     changed = {}
-    for group in by_place(rows):
+    for group in group_by_place(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
-        if len(shared(runs.values())) < 2:
+        if len(shared_dtypes(runs.values())) < 2:
             continue
         twins = {key: run.twin or run for key, run in runs.items()}
-        is_mixed = len(shared(twins.values())) > 1
+        is_mixed = len(shared_dtypes(twins.values())) > 1
         for row in group:
             metrics = row["run"].metrics if row["run"] else ()
             labels = {name: row[name] for name in row if name not in metrics}
@@ -173,10 +182,12 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     parts: collected rows. In each part, the rows of one task and seed are compared.
     """
     counts = Counter()
-    groups = [group for part in parts for group in by_place(alike(part))]
+    groups = [
+        group for part in parts for group in group_by_place(select_one_dtype(part))
+    ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)
-        known = shared(row["run"] for row in group if row["run"])
+        known = shared_dtypes(row["run"] for row in group if row["run"])
         counts["".join(known) if is_whole else MIXED] += 1
     mixed = counts.pop(MIXED, 0)
     single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
@@ -187,13 +198,13 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
-def unseen(run: Run) -> Json | None:
+def unseen_of_run(run: Run) -> Json | None:
     """Return what the Spec of a run says of its unseen rows, or None if it has none."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
-def judged(run: Run, column: Column) -> dict[str, Any]:
+def judged_rows(run: Run, column: Column) -> dict[str, Any]:
     """Return the N rows that a run is scored on: {"labels", "said", "cluster",
     "index"}.
 
@@ -202,16 +213,18 @@ def judged(run: Run, column: Column) -> dict[str, Any]:
     of the run's unseen rows, if it has some (lib.data.unseen). Without these each row
     is a cluster. "index" identifies the rows, and unseen rows by their digest. In a
     task of spans "said" is the mark of each question."""
-    stored, unseen_spec = run.arrays(column.predictions), unseen(run)
+    stored, unseen_spec = run.arrays(column.predictions), unseen_of_run(run)
     if column.metric in MARKS:
         said = stored[column.metric]
     else:
-        said = predicted(stored["logits"])
+        said = predict_classes(stored["logits"])
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
-        more = data.judging(run.spec["args"]["data"])
-        answers = data.unpacked(run.arrays("predictions_unseen"), unseen_spec["rows"])
+        more = data.judging_arrays(run.spec["args"]["data"])
+        answers = data.unpack_predictions(
+            run.arrays("predictions_unseen"), unseen_spec["rows"]
+        )
         rows, cluster = more["judged"], more["cluster"]
         labels = np.concatenate([labels, more["labels"][rows]])
         said = np.concatenate([said, answers[rows]])
@@ -234,14 +247,14 @@ class Level:
 
 
 @lru_cache(maxsize=8192)
-def level(run: Run, column: Column) -> Level:
+def level_of_run(run: Run, column: Column) -> Level:
     """Return the Level of a run in a column.
 
     A model without knowledge reaches the share of the most frequent class, F1 by saying
     1 to all rows, or a correlation of 0. A run without predictions, whose loss was not
     finite, is constant."""
     try:
-        rows = judged(run, column)
+        rows = judged_rows(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
@@ -260,19 +273,19 @@ def level(run: Run, column: Column) -> Level:
     return Level(points, 100 * chance, len(np.unique(said)) == 1)
 
 
-def collapsed(
+def find_collapsed(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
     """Return which rows of a collected frame have runs that collapsed: bool [N]."""
     both = zip(frame["run"], frame["task"], strict=True)
-    lost = [run and level(run, columns[task][0]).collapsed for run, task in both]
+    lost = [run and level_of_run(run, columns[task][0]).collapsed for run, task in both]
     return np.array(lost, bool)
 
 
-def development(run: Run | None, column: Column) -> float:
+def development_score(run: Run | None, column: Column) -> float:
     """Return a run's score in a column on the split alone, from 0 to 1; nan where it
     has none."""
-    return getattr(run, "metrics", {}).get(column.key, nan)
+    return getattr(run, "metrics", {}).get(column.name_of_score, nan)
 
 
 def score(run: Run | None, column: Column) -> float:
@@ -283,31 +296,31 @@ def score(run: Run | None, column: Column) -> float:
     """
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
-        return development(run, column)
-    rows = judged(run, column)
+        return development_score(run, column)
+    rows = judged_rows(run, column)
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-SCORES = ("score", "development")  # These are columns of `points`.
+SCORES = ("score", "development")  # These are columns of `scores_in_points`.
 ALONE = "development rows alone"  # The title of a table's column may end on this.
 
 
-def points(
+def scores_in_points(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
     """Return the scores of a collected frame in points, one line for each run and
     column.
 
     "score" is on the judged rows, "development" on development rows alone. columns: as
-    in `pairs`. A column of a split that no run has is left out."""
+    in `pair_columns`. A column of a split that no run has is left out."""
     import pandas as pd
 
     lines = []
     for row in frame.to_dict("records"):
         for column in columns[row["task"]]:
-            if column.split == "dev" or column.key in frame:
+            if column.split == "dev" or column.name_of_score in frame:
                 run = row.get("run")
-                values = score(run, column), development(run, column)
+                values = score(run, column), development_score(run, column)
                 scores = dict(
                     zip(SCORES, (100 * value for value in values), strict=True)
                 )
@@ -316,7 +329,7 @@ def points(
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
-def source(frame: pd.DataFrame, profile: str) -> str:
+def name_source(frame: pd.DataFrame, profile: str) -> str:
     """Return where the numbers of a frame come from, such as "this run, toy".
 
     It is the head of the frame's columns in a table.
@@ -333,7 +346,7 @@ def rows_of(frame: pd.DataFrame) -> list[str]:
     return [name for name in ("m", "model") if name in frame]
 
 
-def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def blank_unpaired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Blank the scores of seeds that only one model has, as they have no partner.
 
     Models of one width and column are partners. If they share no seed at all, every
@@ -345,12 +358,12 @@ def paired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
 
 
-def average(frame: pd.DataFrame) -> pd.DataFrame:
+def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return averages over columns, one line for each table row and seed.
 
     A seed counts if it has a score in every column. A column that no run has is left
     out."""
-    frame = paired(frame, rows_of(frame)).dropna(subset=["score"])
+    frame = blank_unpaired(frame, rows_of(frame)).dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
@@ -382,12 +395,14 @@ def table(
 FAR = 10.0  # A seed that is so many points from the median of its row is told.
 
 
-def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list[str]:
+def describe_strays(
+    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+) -> list[str]:
     """Return a sentence for each row with seeds whose scores are far from those of its
     other seeds.
 
     So a mean that one seed makes is not taken for that of all. frame: a collected frame
-    with the columns task, model and seed. columns: as in `pairs`."""
+    with the columns task, model and seed. columns: as in `pair_columns`."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
     frame = frame[
@@ -397,23 +412,25 @@ def strays(frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]) -> list
     lines = []
     names = [*rows_of(frame), "column"]
     for key, rows in (
-        points(frame, columns).dropna(subset="score").groupby(names, sort=False)
+        scores_in_points(frame, columns)
+        .dropna(subset="score")
+        .groupby(names, sort=False)
     ):
         far = (rows["score"] - rows["score"].median()).abs() > FAR
         if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
             continue
         *_, model, column = key
-        place = f" at {width(dict(rows.iloc[0]))}" if "m" in rows else ""
+        place = f" at {format_width(dict(rows.iloc[0]))}" if "m" in rows else ""
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
-        seeds = several.format(listing(map(str, rows["seed"][far])))
-        scores = listing(f"{score:.1f}" for score in rows["score"][far])
+        seeds = several.format(join_in_words(map(str, rows["seed"][far])))
+        scores = join_in_words(f"{score:.1f}" for score in rows["score"][far])
         others = f"the others {rest.min():.1f} to {rest.max():.1f}"
         lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
     return lines
 
 
-def listing(texts: Iterable[str]) -> str:
+def join_in_words(texts: Iterable[str]) -> str:
     """Return texts as a list in words: "13, 14 and 15"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
@@ -430,7 +447,7 @@ def with_runs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["run"].notna()]
 
 
-def spread(
+def spread_text(
     values: Iterable[float | None], mean: float | None = None, lost: int = 0
 ) -> str:
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
@@ -445,7 +462,7 @@ def spread(
     return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
 
 
-def interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
+def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
     """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of
     seeds; as part of a sentence "+0.4 [-0.2, 1.1] points, 3 seeds".
 
@@ -460,7 +477,7 @@ def interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
-def by_task(
+def table_by_task(
     frame: pd.DataFrame,
     columns: Mapping[str, Sequence[Column]],
     source: str,
@@ -469,8 +486,8 @@ def by_task(
     """Return a part of a page's table: {row: {(source, title): text, ...}} of a
     collected frame.
 
-    A row is a model, or (kept heads, model). columns: as in `pairs`. Seeds are those
-    that `paired` keeps. (source, "average") is the mean of several columns, as in
+    A row is a model, or (kept heads, model). columns: as in `pair_columns`. Seeds are those
+    that `blank_unpaired` keeps. (source, "average") is the mean of several columns, as in
     verdicts, and counts the seeds that have all. Where scores are of more than
     development rows, columns with the score on these alone follow. A cell that was not
     run is a dash. by: other columns of the frame that name its rows, as "value ·
@@ -478,29 +495,35 @@ def by_task(
     import pandas as pd
 
     names, table = list(by) or rows_of(frame), {}
-    scored = points(frame, columns)
-    lost = pd.Series(collapsed(scored, columns), scored.index, dtype=bool)
+    scored = scores_in_points(frame, columns)
+    lost = pd.Series(find_collapsed(scored, columns), scored.index, dtype=bool)
     # A row whose runs all collapsed keeps its scores.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )
     sound = {name: scored[name].mask(lost) for name in SCORES}
-    scored = paired(scored.assign(**sound), names)
-    means = dict(list(average(scored).groupby(names)["score"])) if not by else {}
+    scored = blank_unpaired(scored.assign(**sound), names)
+    means = (
+        dict(list(average_columns(scored).groupby(names)["score"])) if not by else {}
+    )
     for key, rows in scored.groupby(names, sort=False):
         if by:
             name = " · ".join(key)
         else:
-            name = (width(dict(rows.iloc[0])), key[1]) if len(key) > 1 else key[0]
+            name = (
+                (format_width(dict(rows.iloc[0])), key[1]) if len(key) > 1 else key[0]
+            )
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
             if not by or part["score"].notna().any():
-                row[source, title] = spread(part["score"], lost=lost[part.index].sum())
+                row[source, title] = spread_text(
+                    part["score"], lost=lost[part.index].sum()
+                )
             if (part["score"] - part["development"]).any():
-                alone[source, f"{title}, {ALONE}"] = spread(part["development"])
+                alone[source, f"{title}, {ALONE}"] = spread_text(part["development"])
         if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
             of_tasks = rows.groupby("column")["score"].mean().mean()
-            row[source, "average"] = spread(means.get(key, ()), of_tasks)
+            row[source, "average"] = spread_text(means.get(key, ()), of_tasks)
         table[name] = row | alone
     return table
 
@@ -513,7 +536,7 @@ def difference(
 ) -> Estimate | None:
     """Return the Estimate of the paired difference of two models in points.
 
-    It is None where no two runs make a pair. metric_of: as `columns` of `pairs`.
+    It is None where no two runs make a pair. metric_of: as `columns` of `pair_columns`.
     """
-    replicates = pairs(frame, method, baseline, metric_of)
+    replicates = pair_columns(frame, method, baseline, metric_of)
     return paired_difference(replicates) if replicates else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib.core import disk
-from lib.core.names import Refused, one_of
+from lib.core.names import Refused, check_allowed
 from lib.core.options import Ghost
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
     return AutoConfig.for_model(family, **more)
 
 
-def configured(config: Mapping[str, Any]) -> Shape:
+def shape_of_config(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
     family = config["model_type"]
     names = [field.name for field in fields(Shape)][1:-1]
@@ -88,7 +88,9 @@ def configured(config: Mapping[str, Any]) -> Shape:
 
 SHAPES = {
     name: Shape(*sizes)
-    for name, sizes in disk.toml(Path(__file__).with_suffix(".toml"))["SHAPES"].items()
+    for name, sizes in disk.read_toml(Path(__file__).with_suffix(".toml"))[
+        "SHAPES"
+    ].items()
 }
 
 
@@ -241,7 +243,7 @@ def flops(
 
     Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
     """
-    one_of("flops", "convention", convention, ("true", "token head"))
+    check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
     layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
@@ -306,7 +308,7 @@ def layer_widths(
     ]
 
 
-def shown(count: float, unit: str) -> str:
+def format_count(count: float, unit: str) -> str:
     """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M
     params."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

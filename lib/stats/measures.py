@@ -40,7 +40,7 @@ class Measure:
     share: bool = False  # The values are yes or no, so they are told as counts.
 
 
-def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
+def smooth_loss(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
     """Return the trailing mean [N] of a loss [N] over this share of its points.
 
     At the start it is over fewer points.
@@ -51,12 +51,12 @@ def smoothed(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def collapsed(
+def has_collapsed(
     frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return whether each run collapsed (lib.stats.compare.level)."""
+    """Return whether each run collapsed (lib.stats.compare.level_of_run)."""
     return [
-        compare.level(run, metric_of[task][0]).collapsed
+        compare.level_of_run(run, metric_of[task][0]).collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
     ]
 
@@ -65,8 +65,8 @@ def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd
     """Return the scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [not is_collapsed for is_collapsed in collapsed(made, metric_of)]
-    return compare.points(made[sound], metric_of)["score"]
+    sound = [not is_collapsed for is_collapsed in has_collapsed(made, metric_of)]
+    return compare.scores_in_points(made[sound], metric_of)["score"]
 
 
 def variance_ratio(
@@ -89,7 +89,7 @@ def variance_ratio(
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def ranked(
+def candidate_scores(
     parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
     """Return the columns [search, final] of the candidates of a search: both scores in
@@ -101,7 +101,7 @@ def ranked(
 
     students, searches = parts
     final = (
-        compare.points(students, metric_of)
+        compare.scores_in_points(students, metric_of)
         .drop_duplicates("model")
         .set_index("model")["score"]
     )
@@ -120,7 +120,7 @@ def rank_correlation(
 
     It is None for fewer than RANKED candidates.
     """
-    both = ranked(parts, metric_of)
+    both = candidate_scores(parts, metric_of)
     search, final = both.to_numpy().T
     return paired.rank_correlation(search, final) if len(both) >= RANKED else None
 
@@ -133,7 +133,7 @@ MEASURES = {
         "100 * (teacher_score - start_score)",
     ),
     "diverged": Measure(
-        "points of the runs that collapse", by_run=collapsed, share=True
+        "points of the runs that collapse", by_run=has_collapsed, share=True
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),

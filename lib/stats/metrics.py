@@ -12,7 +12,7 @@ finite raise an error, because no score would mean something."""
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.data import Task
 from lib.stats import paired
 
@@ -27,13 +27,13 @@ def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
     that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any
     number of classes. Raises Refused for an unknown name, and for what cannot be
     scored."""
-    known("metric", name, METRICS)
+    check_name("metric", name, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
         raise Refused(
             "a prediction or a label is not finite: a model diverged, or a file is bad"
         )
-    said = paired.predicted(said)
+    said = paired.predict_classes(said)
     if not len(true) or said.shape != true.shape:
         raise Refused(
             f"predictions {said.shape} do not fit labels {true.shape}, or no rows"

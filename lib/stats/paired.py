@@ -28,7 +28,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from lib.core.disk import sha
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
     )
 
 
-def predicted(logits: np.ndarray) -> np.ndarray:
+def predict_classes(logits: np.ndarray) -> np.ndarray:
     """Return classes [N] of logits [N, C], or scores [N] of logits [N, 1].
 
     What is [N] already is returned as it is.
@@ -128,10 +128,10 @@ def weighted_score(
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N].
     weights: how often each draw has each example [D, N]. Raises Refused for an unknown
     metric."""
-    known(
+    check_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
-    answers = np.stack([predicted(x) for x in said], 1)  # The shape is [N, M].
+    answers = np.stack([predict_classes(x) for x in said], 1)  # The shape is [N, M].
     truth = labels[:, None]
     if metric == "f1":
         hit, positive = answers == 1, truth == 1
@@ -292,7 +292,7 @@ def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     return [_left_out[key] for key in keys]
 
 
-def common(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+def keep_common_tasks(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
     """Return the groups of Pairs with only the tasks that all of them have.
 
     So a task counts once its last run was made.
@@ -379,7 +379,7 @@ def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     return contrast([pairs], np.ones(1))
 
 
-def replicates(values: ArrayLike, resolution: float = 0.0) -> Estimate:
+def mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     """Return the Estimate of the mean over seeds of values that are no scores of
     examples.
 
@@ -395,7 +395,7 @@ def replicates(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
 
-def ratio(
+def ratio_of_medians(
     above: ArrayLike,
     below: ArrayLike,
     block: int = 10,

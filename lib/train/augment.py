@@ -36,7 +36,7 @@ from lib.train.batches import Encoded, collate
 # A batch has at most so many tokens.
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset(disk.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
@@ -128,10 +128,12 @@ def candidates(
     for end in range(1, len(order) + 1):
         if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
             batch = [masked[i] for i in order[start:end]]
-            best = likeliest(source, batch, count, numerics)
+            best = likeliest_pieces(source, batch, count, numerics)
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
-    near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
+    near.update(
+        nearest_words(source, sorted(set(others.values()) - near.keys()), count)
+    )
     candidate_ids |= {slot: near[word] for slot, word in others.items()}
     ids = np.full((slot, count), -1, dtype=np.int32)
     for index, best in candidate_ids.items():
@@ -140,7 +142,7 @@ def candidates(
 
 
 @torch.inference_mode()
-def likeliest(
+def likeliest_pieces(
     source: Source,
     masked: Sequence[tuple[int, list[int], int]],
     count: int,
@@ -176,7 +178,7 @@ def likeliest(
 
 
 @torch.inference_mode()
-def nearest(
+def nearest_words(
     source: Source, words: Iterable[str], count: int, block: int = 512
 ) -> dict[str, list[int]]:
     """Return {word: its up to `count` nearest other words by cosine}; unknown words
@@ -203,7 +205,7 @@ def nearest(
     return neighbours
 
 
-def variants(
+def draw_variants(
     text: str,
     source: Source,
     ids: np.ndarray,
@@ -228,7 +230,7 @@ def variants(
     return list(made)
 
 
-def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
+def expand_rows(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
     """Yield the rows (a, b) that one row becomes; b is None where rows have one text.
 
     sides: the variants of each text, the original first. Variants of `a` stand beside
@@ -240,7 +242,9 @@ def expanded(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
         yield left[0], text
 
 
-def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
+def encode_augmented(
+    run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
+) -> Encoded:
     """Return the training rows of a run of step `augment`.
 
     They are tokenised once, then read from disk.
@@ -250,16 +254,16 @@ def encoded(run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int) -> En
 
     def rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
-            pairs = (pair for line in file for pair in expanded(json.loads(line)))
-            for part in tokens.chunks(pairs):
+            pairs = (pair for line in file for pair in expand_rows(json.loads(line)))
+            for part in tokens.split_chunks(pairs):
                 a, b = map(list, zip(*part, strict=True))
                 texts = [a] if b[0] is None else [a, b]
                 encoding = tokenizer(*texts, truncation=True, max_length=max_length)
                 for row in range(len(part)):
                     yield {name: encoding[name][row] for name in names}
 
-    words, size_and_time = tokens.vocabulary(tokenizer), disk.stamp(path)[1:3]
-    key = disk.key_of("augmented", run.name, *size_and_time, words, max_length)
+    words, size_and_time = tokens.vocabulary(tokenizer), disk.stamp_of_file(path)[1:3]
+    key = disk.digest_values("augmented", run.name, *size_and_time, words, max_length)
     arrays = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
-    return Encoded(tokens.cached(key, rows, names), labels, tokenizer.pad_token_id)
+    return Encoded(tokens.cache_rows(key, rows, names), labels, tokenizer.pad_token_id)

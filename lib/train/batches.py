@@ -62,7 +62,7 @@ def encode(
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
 
-def order(
+def order_batches(
     lengths: np.ndarray, batch: int, seed: int, epoch: int, bucket: bool = True
 ) -> list[np.ndarray]:
     """Return the batches of one epoch, as row numbers.

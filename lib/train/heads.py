@@ -38,7 +38,9 @@ def network(
     the task."""
     head = HEADS[task.span]
     has_head = head in backbone.architecture(folder)
-    model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
+    model, tokenizer = backbone.load_with_head(
+        folder, head, task.outputs, dropout, seed
+    )
     assert model.config.id2label is not None
     head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
     task_classes = ", ".join(task.labels)
@@ -84,10 +86,10 @@ def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
 def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
     """Judge the logits [N, C] of unseen rows.
 
-    Runs keep them packed (lib.data.packed), and the metrics are those of the packed
+    Runs keep them packed (lib.data.pack_predictions), and the metrics are those of the packed
     values."""
     said = logits if task.labels else logits.astype(np.float16)
-    return metrics.scores(task, said, split.y), data.packed(task.labels, said)
+    return metrics.scores(task, said, split.y), data.pack_predictions(task.labels, said)
 
 
 def span_marks(

@@ -36,7 +36,7 @@ def keep_memory() -> None:
 
 
 @contextmanager
-def lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
+def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
     """Make the passes of a model cheaper while the context is open.
 
     On a CPU the model's attention is the plain one of lib.model.scores, which is two to
@@ -52,11 +52,11 @@ def lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
         cast = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
-    with cast, scores.eager(model, on_cpu):
+    with cast, scores.use_eager_attention(model, on_cpu):
         yield
 
 
-def dropped(x: Tensor, rate: float) -> Tensor:
+def drop_elements(x: Tensor, rate: float) -> Tensor:
     """Return `x` with each element set to 0 with probability round(256 rate) / 256.
 
     The other elements are divided by their probability of staying, which keeps the mean
@@ -74,7 +74,7 @@ def dropped(x: Tensor, rate: float) -> Tensor:
 class ByteDropout(nn.Dropout):
     # pyrefly: ignore[bad-override-param-name]  torch says `input`; it is called by place.
     def forward(self, x: Tensor) -> Tensor:
-        return dropped(x, self.p) if self.training and self.p else x
+        return drop_elements(x, self.p) if self.training and self.p else x
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[No
     for part in layers:
         part.__class__ = ByteDropout
     try:
-        with scores.eager(model, is_enabled):
+        with scores.use_eager_attention(model, is_enabled):
             yield
     finally:
         for part in layers:
@@ -120,7 +120,7 @@ class UsedRows(nn.Module):
         self.weight = nn.Parameter(rows, embedding.weight.requires_grad)
         self.train(embedding.training)
 
-    def restored(self) -> nn.Embedding:
+    def restore_embedding(self) -> nn.Embedding:
         """Return the embedding with the trained rows written back."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
@@ -129,7 +129,7 @@ class UsedRows(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         if self.training:
             return functional.embedding(self.place[ids], self.weight, self.padding_idx)
-        return self.restored()(ids)
+        return self.restore_embedding()(ids)
 
 
 @contextmanager
@@ -155,4 +155,4 @@ def used_rows(
     try:
         yield
     finally:
-        owner.word_embeddings = owner.word_embeddings.restored()
+        owner.word_embeddings = owner.word_embeddings.restore_embedding()

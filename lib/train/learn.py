@@ -48,9 +48,12 @@ class TaskTraining:
         span: Json | None = None,
     ) -> None:
         self.run, self.span = run, span
-        self.numerics = loop.options(numerics)
+        self.numerics = loop.read_numerics(numerics)
         self.train = cast(Train, train and Train(**train))  # Nothing reads a None.
-        self.splits, self.task = sources.load(data, run.seed), sources.described(data)
+        self.splits, self.task = (
+            sources.load(data, run.seed),
+            sources.task_of_descriptor(data),
+        )
 
     def start(self) -> PreTrainedModel:
         """Return the model of the input `start`, with the head that the task needs."""
@@ -60,7 +63,7 @@ class TaskTraining:
         )
         return model
 
-    def encoded(self, split: str) -> tuple[Encoded, heads.Marks]:
+    def encode_split(self, split: str) -> tuple[Encoded, heads.Marks]:
         """Return the rows of a split, and what judges logits on them."""
         rows, length = self.splits[split], self.train.max_length
         return heads.rows(self.tokenizer, rows, self.task, length, self.span)
@@ -70,8 +73,8 @@ class TaskTraining:
         """Return the rows to train on, those of the input `augmented` where it is
         there."""
         if made := self.run.inputs.get("augmented"):
-            return augment.encoded(made, self.tokenizer, self.train.max_length)
-        return self.encoded("train")[0]
+            return augment.encode_augmented(made, self.tokenizer, self.train.max_length)
+        return self.encode_split("train")[0]
 
     @cached_property
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -87,7 +90,7 @@ class TaskTraining:
     @cached_property
     def held_out(self) -> tuple[Encoded, Tensor]:
         """Return the held-out rows and the teacher's logits on them, computed once."""
-        rows = self.encoded("held_out")[0]
+        rows = self.encode_split("held_out")[0]
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
 
     def predict(self, model: PreTrainedModel, rows: Encoded) -> np.ndarray:
@@ -108,7 +111,7 @@ class TaskTraining:
         are for the end alone: nothing may select on them."""
 
         def judge(split: str) -> Judge:
-            encoded, marks = self.encoded(split)
+            encoded, marks = self.encode_split(split)
             if split == "unseen":
                 marks = partial(heads.unseen_marks, self.task, self.splits[split])
             return lambda: marks(self.predict(model, encoded))
@@ -126,7 +129,7 @@ def mean_score(train: Train, task: Task, values: Mapping[str, float]) -> float:
     return sum(values[name] for name in names) / len(names)
 
 
-def on_task(
+def call_on_task(
     step: Callable[..., Json],
     run: RunWriter,
     data: Json,
@@ -176,14 +179,14 @@ def learn(
         except FloatingPointError:
             if not may_diverge:
                 raise
-            result = {"diverged": True} | loop.finished(methods)
+            result = {"diverged": True} | loop.finish_methods(methods)
     if "diverged" not in result:
-        result |= predictions(run, judges)
+        result |= save_predictions(run, judges)
     backbone.save(model, training.tokenizer, run.model)
     return result
 
 
-def predictions(
+def save_predictions(
     run: Scratch, judges: Mapping[str, Judge], name: str = ""
 ) -> dict[str, float]:
     """Save the predictions of every split of `judges`. Returns the metrics.
@@ -207,7 +210,7 @@ class Trainer:
 
     It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits:
     {"train", "dev"} of the Task. train: the Train of `fit` where no field is changed.
-    numerics: those of `loop.options` or `loop.borrowed`; by default float32 in one
+    numerics: those of `loop.read_numerics` or `loop.borrow_model`; by default float32 in one
     thread of the CPU, for all of this process from then on.
     """
 
@@ -221,7 +224,9 @@ class Trainer:
         numerics: Numerics | None = None,
     ) -> None:
         self.train, self.task, self.seed = train, task, seed
-        self.numerics = numerics or loop.options({"dtype": "float32", "threads": 1})
+        self.numerics = numerics or loop.read_numerics(
+            {"dtype": "float32", "threads": 1}
+        )
         length = train.max_length
         self.rows, _ = heads.rows(tokenizer, splits["train"], task, length)
         self.dev, self.marks = heads.rows(tokenizer, splits["dev"], task, length)
@@ -235,7 +240,7 @@ class Trainer:
 
     def labels(self, model: PreTrainedModel) -> loop.Loss:
         """Return the cross-entropy of the labels as the loss of a model."""
-        return objectives.predicting(self, model, Targets("hard")).enter_result
+        return objectives.predict_targets(self, model, Targets("hard")).enter_result
 
     def fit(
         self,

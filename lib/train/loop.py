@@ -21,8 +21,8 @@ from lib.core.names import Refused, stream
 from lib.core.options import Numerics, Train
 from lib.core.store import Scratch, say
 from lib.core.types import Json
-from lib.train.batches import Encoded, collate, order
-from lib.train.lean import byte_dropout, lean, used_rows
+from lib.train.batches import Encoded, collate, order_batches
+from lib.train.lean import byte_dropout, make_lean, used_rows
 
 ABSENT = -1e4  # This logit of a padded token has probability 0 and avoids infinities.
 STATE = "state.pt"  # This file of a checkpoint has all that a resumed run needs.
@@ -37,7 +37,7 @@ _chosen = "cpu"  # The run that this process makes uses this device.
 
 
 def device() -> torch.device:
-    """Return the device of the run's tensors, which `options` sets from the run's
+    """Return the device of the run's tensors, which `read_numerics` sets from the run's
     Numerics."""
     return torch.device(_chosen)
 
@@ -119,7 +119,7 @@ def fit(
     model.to(device()).train()
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
-        lean(model, numerics),
+        make_lean(model, numerics),
         byte_dropout(model, train.byte_dropout),
         used_rows(model, encoded, train.weight_decay),
     ):
@@ -132,7 +132,7 @@ def fit(
         )
         lengths, bucket = encoded.lengths(), not train.pad_to
         batches = batches or (
-            lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket)
+            lambda epoch: order_batches(lengths, train.batch, run.seed, epoch, bucket)
         )
         per_epoch = len(batches(0))
         steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
@@ -190,10 +190,10 @@ def fit(
     }
     if best:
         result["best_step"] = best["step"]
-    return result | finished(methods)
+    return result | finish_methods(methods)
 
 
-def finished(methods: Sequence[Method]) -> Json:
+def finish_methods(methods: Sequence[Method]) -> Json:
     """Let the methods finish the model. Returns the metrics of all of them."""
     return {
         name: value for method in methods for name, value in method.finish().items()
@@ -271,7 +271,7 @@ def checkpoint(
     with disk.atomic_path(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
-        disk.seal(folder)
+        disk.seal_folder(folder)
     halves = list(run.resume.glob(".step-*"))  # A kill may have left half a checkpoint.
     for old in [*halves, *sorted(run.resume.glob("step-*"))[:-2]]:
         disk.remove(old)
@@ -287,7 +287,7 @@ def restore(
     that it was computed in this dtype, is not used, and the one before it is. Raises
     RuntimeError where other code wrote it."""
     for folder in sorted(run.resume.glob("step-*"), reverse=True):
-        if why := disk.wrong(folder):
+        if why := disk.damage_of_folder(folder):
             say(
                 f"damaged  {why}; this training goes on from an earlier checkpoint, or anew"
             )
@@ -297,7 +297,7 @@ def restore(
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
                 say(
-                    f"not used  {paths.shown(folder)} is of {was}, not {dtype}; it begins anew"
+                    f"not used  {paths.show_path(folder)} is of {was}, not {dtype}; it begins anew"
                 )
                 disk.remove(folder)
                 continue
@@ -307,7 +307,7 @@ def restore(
             break
         except Exception as error:
             raise Refused(
-                f"other code wrote {paths.shown(folder)}: delete it"
+                f"other code wrote {paths.show_path(folder)}: delete it"
             ) from error
     else:
         return 0, None
@@ -348,7 +348,7 @@ def predict(
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with lean(model, numerics), autocast(numerics), parametrize.cached():
+    with make_lean(model, numerics), autocast(numerics), parametrize.cached():
         while start < len(rows):
             chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
             out = (
@@ -366,7 +366,7 @@ def predict(
     return logits
 
 
-def options(numerics: Json) -> Numerics:
+def read_numerics(numerics: Json) -> Numerics:
     """Return the Numerics of a step's plain argument, and set the run's thread count
     and device.
 
@@ -388,7 +388,7 @@ def options(numerics: Json) -> Numerics:
 
 
 @contextmanager
-def borrowed(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
+def borrow_model(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
     """Yield Numerics of float32 on the model's device, for a loop of a reader's own.
 
     At the end the process has its threads, device and random states again."""
@@ -397,7 +397,9 @@ def borrowed(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
     device = "cuda" * (model.device.type == "cuda")
     with torch.random.fork_rng():
         try:
-            yield options({"dtype": "float32", "threads": threads, "device": device})
+            yield read_numerics(
+                {"dtype": "float32", "threads": threads, "device": device}
+            )
         finally:
             torch.set_num_threads(count)
             _chosen = before

@@ -101,7 +101,7 @@ def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def zeroed(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
+def zeroed_distance(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the distance `over_tokens` after some scores were set to 0.
 
     These are the scores of padded keys and all that are at most -100, as in

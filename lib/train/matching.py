@@ -22,11 +22,11 @@ from transformers import PreTrainedModel
 from lib.core.names import Refused
 from lib.core.options import Numerics
 from lib.model.parts import base, layers
-from lib.model.scores import watch
+from lib.model.scores import watch_scores
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import Encoded, collate
-from lib.train.lean import lean
+from lib.train.lean import make_lean
 from lib.train.losses import mean_square
 
 # These are the states of a model: "embedding" is one, "attention", "ffn" and "scores"
@@ -79,14 +79,14 @@ def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
 
 
 @contextmanager
-def observed(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
+def observe_states(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
     """Yield a dict that each forward pass fills with the states of lib.model.taps.
 
     With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a
     supernet may change between two passes."""
     with (
         taps(model) as seen,
-        watch(model) if scores else nullcontext() as seen["scores"],
+        watch_scores(model) if scores else nullcontext() as seen["scores"],
     ):
         yield seen
 
@@ -97,7 +97,7 @@ def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> No
 
 
 @contextmanager
-def teaching(
+def run_teacher(
     model: PreTrainedModel,
     numerics: Numerics,
     forward: Forward = states_alone,
@@ -109,7 +109,7 @@ def teaching(
     attention scores."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device())
-    with lean(model, numerics), observed(model, scores) as seen:
+    with make_lean(model, numerics), observe_states(model, scores) as seen:
 
         def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
             with torch.no_grad():
@@ -119,7 +119,7 @@ def teaching(
 
 
 @contextmanager
-def matching(
+def match_states(
     student: PreTrainedModel,
     teach: Teach,
     matches: Sequence[Match],
@@ -130,7 +130,9 @@ def matching(
 
     forward: without it only the encoder runs. prediction: it adds the part
     "prediction"."""
-    with observed(student, any(match.feature == "scores" for match in matches)) as seen:
+    with observe_states(
+        student, any(match.feature == "scores" for match in matches)
+    ) as seen:
 
         def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
             teacher_states, teacher_logits = teach(batch, rows)
@@ -151,7 +153,7 @@ def matching(
 
 
 @contextmanager
-def imitating(
+def imitate_teacher(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     matches: Sequence[Match],
@@ -159,12 +161,12 @@ def imitating(
     forward: Forward = states_alone,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the loss of `matching`, where the teacher is a model that runs beside the
+    """Yield the loss of `match_states`, where the teacher is a model that runs beside the
     student."""
     scores = any(match.feature == "scores" for match in matches)
     with (
-        teaching(teacher, numerics, forward, scores) as teach,
-        matching(student, teach, matches, forward, prediction) as loss,
+        run_teacher(teacher, numerics, forward, scores) as teach,
+        match_states(student, teach, matches, forward, prediction) as loss,
     ):
         yield loss
 
@@ -178,7 +180,7 @@ def distances(
 ) -> dict[str, Tensor]:
     """Return {part: sum of its distances}, all with weight 1.
 
-    student_states, theirs: the states of student and teacher, as `observed` yields
+    student_states, theirs: the states of student and teacher, as `observe_states` yields
     them. real: [B, T], 1 at real tokens. Raises Refused where student and teacher have
     different numbers of heads."""
     parts: dict[str, Tensor] = {}
@@ -204,7 +206,7 @@ def distances(
     return parts
 
 
-def projected(student: int, teacher: int) -> nn.Linear:
+def make_projection(student: int, teacher: int) -> nn.Linear:
     """Return a linear layer from the student's width to the teacher's.
 
     Its weights are drawn from N(0, 0.02), and its biases are 0.
@@ -237,7 +239,7 @@ def write_states(
     width = model.config.hidden_size * (2 * len(layers(model)) + 1)
     dtype = getattr(torch, numerics.dtype)
     table = torch.empty(int(offsets[-1]), width, dtype=dtype)
-    with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
+    with taps(model) as seen, make_lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             base(model)(**collate(encoded, chosen, device=loop.device()))
@@ -252,7 +254,7 @@ def write_states(
 
 def states_on_disk(path: Path, layers: int) -> Teach:
     """Return f(batch, rows) -> (states, None) that stands in for the function of
-    `teaching`.
+    `run_teacher`.
 
     It reads the states of the rows from disk, and pads them with zeros to the length of
     the batch."""

@@ -16,7 +16,7 @@ from lib.train import loop, losses
 TaskTraining = Any  # One of lib.train.learn, which imports this module, or a Trainer.
 
 
-def predicting(
+def predict_targets(
     training: TaskTraining,
     model: PreTrainedModel,
     targets: Targets,

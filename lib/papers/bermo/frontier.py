@@ -6,23 +6,25 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import Method, as_long
+from lib.papers.points import Method, add_epochs
 
 # Fine-pruned models are pruned so, as BERT diverges under movement pruning (claim B2).
 METHOD = "Magnitude"
 
 
-def fine_pruned(profile: str, task: str, m: int, model: str) -> Spec:
+def fine_pruning_spec(profile: str, task: str, m: int, model: str) -> Spec:
     """Return the Spec of a model that is pruned while it is fine-tuned.
 
     It keeps m/12 of the encoder's weights."""
-    epochs = as_long(students.FINETUNE, profile).epochs
-    return recipes.pruned(
+    epochs = add_epochs(students.FINETUNE, profile).epochs
+    return recipes.pruned_spec(
         profile, task, model, METHOD, epochs, share=m / students.HEADS
     )
 
 
 POINTS = {
-    f"Fine-pruned {model}": Method("paper", partial(fine_pruned, model=model), "all")
+    f"Fine-pruned {model}": Method(
+        "paper", partial(fine_pruning_spec, model=model), "all"
+    )
     for model in ("BERT", "BERMo")
 }

@@ -32,7 +32,7 @@ def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
-def matched(
+def epochs_of_match(
     frame: pd.DataFrame,
     metric_of: Mapping[str, Sequence[Column]],
     margin: float = MATCH,
@@ -47,7 +47,7 @@ def matched(
 
     frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
     lines = []
-    for (task, seed), rows in compare.points(frame, metric_of).groupby(
+    for (task, seed), rows in compare.scores_in_points(frame, metric_of).groupby(
         ["task", "seed"], sort=False
     ):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
@@ -72,7 +72,7 @@ def epochs_to_match(
 ) -> list[float]:
     """Return for each run the least epochs with which its model matches BERT's longest
     run."""
-    least = matched(frame, metric_of).set_index(["task", "seed"])
+    least = epochs_of_match(frame, metric_of).set_index(["task", "seed"])
     rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 

@@ -93,8 +93,8 @@ class Masks(loop.Method):
             kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.course(step, self.ramp.first, self.steps)
-        weight = schedules.steered(float(steered), error, float(lag), first)
+        error = way - schedules.planned_score(step, self.ramp.first, self.steps)
+        weight = schedules.steer_weight(float(steered), error, float(lag), first)
         steered.fill_(weight)
         lag.fill_(error)
 
@@ -139,12 +139,12 @@ class Masks(loop.Method):
         del self.model.pruning
         self.run.save_arrays("shares", layers=surviving / total)
         left = compact.shrink(self.model)
-        metrics = counted(int(total.sum()), int(surviving.sum()), everything)
+        metrics = count_metrics(int(total.sum()), int(surviving.sum()), everything)
         metrics |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
         return metrics | {"penalty_weight": self.weight}
 
 
-def counted(masked: int, surviving: int, everything: int) -> dict[str, float]:
+def count_metrics(masked: int, surviving: int, everything: int) -> dict[str, float]:
     """Return the metrics of `masked` weights that have masks, of which `surviving`
     stay.
 
@@ -168,7 +168,7 @@ class LayerMix(loop.Method):
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Mix) -> None:
         self.run, self.model = run, model
         operate(model, options.surgery, seed=stream(run.seed, "mix"))
-        mix = mixes.present(model)
+        mix = mixes.find_mix(model)
         assert mix is not None
         self.mix, self.first = mix, mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
@@ -187,7 +187,7 @@ class LayerMix(loop.Method):
         return {"mix_bytes_per_token": 4 * number}
 
 
-def freeze(model: PreTrainedModel, part: str) -> None:
+def freeze_part(model: PreTrainedModel, part: str) -> None:
     """Freeze a part of the model: the "embeddings", or the "encoder".
 
     The embeddings are those of words, positions and types with their LayerNorm. The
@@ -228,7 +228,7 @@ class Course(loop.Method):
         )
 
     def finish(self) -> Json:
-        logged = self.run.logged("course")
+        logged = self.run.read_log("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
         shares = np.full(self.steps, np.nan)
         norms[logged["step"]] = logged["gradient_norm"].astype(np.float32)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -68,14 +68,14 @@ def setting_of_task(
     what: names the value in the message."""
     by_task = settings[profile]
     if "" not in by_task:
-        known(f"task with {what} at {profile}", task, by_task)
+        check_name(f"task with {what} at {profile}", task, by_task)
     return by_task[task if task in by_task else ""]
 
 
-def described(profile: str, task: str) -> Json:
+def describe_rows(profile: str, task: str) -> Json:
     """Return the descriptor of the rows of every run on a task."""
     rows = ROWS[profile]
-    return grids.described(profile, task, rows.get(task, rows.get("")))
+    return grids.describe_data(profile, task, rows.get(task, rows.get("")))
 
 
 def common(profile: str, task: str, model: str, **args: Any) -> Json:
@@ -83,26 +83,28 @@ def common(profile: str, task: str, model: str, **args: Any) -> Json:
 
     They are its rows, the settings of spans, the model's mix of layers, and `args`.
     """
-    known("model", model, [*MODELS, *PLAIN])
+    check_name("model", model, [*MODELS, *PLAIN])
     mix = MIX[profile] if model == "BERMo" else None
     if model in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
     model_args = {"margin": DIVERGED, "mix": mix}
-    return grids.common(profile, task, described(profile, task), **model_args, **args)
+    return grids.common_arguments(
+        profile, task, describe_rows(profile, task), **model_args, **args
+    )
 
 
-def trained(
+def train_settings(
     settings: Mapping[str, Train], profile: str, task: str, **changes: Any
 ) -> Train:
     """Return the settings of training on a task.
 
     changes: fields with other values; a value that is 0 or None changes nothing.
     """
-    long = LONG[profile] if grids.span(profile, task) else {}
+    long = LONG[profile] if grids.span_settings(profile, task) else {}
     return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
 
 
-def dense(
+def dense_spec(
     profile: str,
     task: str,
     model: str = "BERT",
@@ -117,7 +119,7 @@ def dense(
     norm: another reading of the mix. probe: whether encoder and embeddings keep their
     weights. lower_case: False gives the text as it is to the uncased vocabulary. lr,
     mix_lr: learning rates of the weights and of the mix; 0 means the profile's."""
-    train = trained(DENSE, profile, task, lr=lr or HEAD * probe)
+    train = train_settings(DENSE, profile, task, lr=lr or HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
     args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
     if mix := args["mix"]:
@@ -154,18 +156,18 @@ def settings(
     begin: the warm-ups before the threshold falls, in units of w; 0 means the
     profile's. Where the warm-ups do not fit the epochs, the threshold falls by one
     jump, as in the public code. Raises Refused for an impossible setting."""
-    known("pruning method", method, METHODS)
+    check_name("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
     options: Json = dict(METHODS[method], final_lambda=weight or 0.0)
     kind = options["method"]
     if profile == "paper":
-        known("task with printed settings", task, EPOCHS)
+        check_name("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
-    train = trained(MASKED, profile, task, epochs=epochs, lr=lr)
+    train = train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
     train = grids.adapt_options(profile, train)
-    capped = profile != "paper" and described(profile, task).get("rows")
+    capped = profile != "paper" and describe_rows(profile, task).get("rows")
     rows = capped or setting_of_task(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
@@ -190,7 +192,7 @@ def settings(
     return replace(train, warmup=warmup(w, steps)), prune
 
 
-def pruned(
+def pruned_spec(
     profile: str,
     task: str,
     model: str = "BERT",
@@ -213,5 +215,5 @@ def pruned(
     args = common(
         profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args
     )
-    guide = dense(profile, task) if alpha else None
+    guide = dense_spec(profile, task) if alpha else None
     return Spec("fineprune", args, {"start": backbone(profile), "teacher": guide})

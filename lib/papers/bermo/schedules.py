@@ -61,7 +61,7 @@ def penalty(threshold: float, options: Prune) -> float:
     return options.final_lambda * threshold / options.final_threshold
 
 
-def course(step: int, first: int, steps: int) -> float:
+def planned_score(step: int, first: int, steps: int) -> float:
     """Return where the score that decides should be at a step, on its way from 1 to 0.
 
     It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero
@@ -70,12 +70,12 @@ def course(step: int, first: int, steps: int) -> float:
     return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
 
 
-def steered(weight: float, error: float, before: float, first: float) -> float:
+def steer_weight(weight: float, error: float, before: float, first: float) -> float:
     """Return the next weight of the penalty, by a proportional and integral controller.
 
     It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a
     factor of REACH from the starting weight `first`. error: how far the score that
-    decides lags behind `course`, as a share of its whole way. before: the error at the
+    decides lags behind `planned_score`, as a share of its whole way. before: the error at the
     last move."""
     move = PROPORTIONAL * (error - before) + INTEGRAL * error
     return min(max(weight * math.exp(move), first / REACH), first * REACH)

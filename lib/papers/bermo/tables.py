@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def repaired(table: str, rows: list[str]) -> pd.DataFrame:
+def repair_table(table: str, rows: list[str]) -> pd.DataFrame:
     """Return a printed table of probing scores as text, with our names of the tasks.
 
     A cell that arithmetic corrects has the corrected value and the mark †. rows: the
@@ -48,7 +48,7 @@ def measured(
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(frame["task"])
     }
-    return compare.by_task(frame, columns, source, by)
+    return compare.table_by_task(frame, columns, source, by)
 
 
 def gains(

@@ -10,7 +10,7 @@ from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, learn
-from lib.train.objectives import predicting
+from lib.train.objectives import predict_targets
 
 
 def fineprune(
@@ -32,7 +32,7 @@ def fineprune(
     prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is
     dense fine-tuning with the same measurements. alpha: the weight of the teacher's
     part with targets "both", while that of the labels is 1 - alpha; the paper has 0.9.
-    frozen: the part that does not learn (lib.papers.bermo.pruning.freeze); with
+    frozen: the part that does not learn (lib.papers.bermo.pruning.freeze_part); with
     "encoder" the run is a probe. margin: a run has diverged if its first metric is at
     most this much above that of the majority class. Without a margin no run has, and a
     loss that is not finite is an error. lower_case: False keeps the case of the text,
@@ -51,7 +51,7 @@ def fineprune(
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = predicting(training, model, Targets(**targets), alpha)
+    objective = predict_targets(training, model, Targets(**targets), alpha)
     methods: list[loop.Method] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )
@@ -60,7 +60,7 @@ def fineprune(
         pruning.Course(run, model, training.steps, masks)
     ]
     if frozen:
-        pruning.freeze(model, frozen)
+        pruning.freeze_part(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = learn(training, model, objective, methods, judged, may_diverge=may_diverge)
     if margin is not None:

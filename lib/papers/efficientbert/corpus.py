@@ -47,12 +47,12 @@ def pairs(
                 2, room + 1
             )  # This length has no effect where a document is one segment.
         other = (number + 1 + int(rng.integers(count - 1))) % count
-        first, last = _fitted(documents[number], documents[other], room, rng)
+        first, last = _cut_documents(documents[number], documents[other], room, rng)
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)
         yield {"input_ids": [cls, *first, sep, *last, sep], "token_type_ids": kinds}
 
 
-def _fitted(
+def _cut_documents(
     first: Ids, last: Ids, room: int, rng: np.random.Generator
 ) -> Iterator[Ids]:
     """Yield two documents, cut to `room` tokens together.

@@ -6,18 +6,20 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import macs
-from lib.papers.points import TOKENS, Method, as_long
+from lib.papers.points import TOKENS, Method, add_epochs
 
 
 def network(profile: str, task: str, m: int, name: str) -> Spec:
     """Return the Spec of a network of the paper's tables. It has one size, so m is not
     used."""
     made = recipes.student(profile, task, name)
-    return replace(made, args=made.args | {"train": as_long(recipes.FINETUNE, profile)})
+    return replace(
+        made, args=made.args | {"train": add_epochs(recipes.FINETUNE, profile)}
+    )
 
 
 def flops(profile: str, name: str) -> int:
-    net = recipes.scaled(name, profile)
+    net = recipes.scale_network(name, profile)
     return 2 * TOKENS * macs(net) + 2 * net.hidden**2
 
 

@@ -18,7 +18,7 @@ from lib.papers.efficientbert import students
 from lib.papers.efficientbert.similarity import cka, divergence
 from lib.train import loop
 from lib.train.batches import Encoded, collate, encode
-from lib.train.matching import observed
+from lib.train.matching import observe_states
 
 
 def maps(
@@ -41,7 +41,7 @@ def maps(
     are over real tokens: the linear CKA of the outputs, and the mean KL divergence from
     the reference's maps, of the mean over heads ("kl_mean_map") and of each head
     ("kl")."""
-    arithmetic = loop.options(numerics)
+    arithmetic = loop.read_numerics(numerics)
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
@@ -84,7 +84,7 @@ def last_layer(
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
-    with observed(model) as seen, loop.autocast(numerics):
+    with observe_states(model) as seen, loop.autocast(numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:

@@ -13,7 +13,7 @@ import numpy as np
 from lib.core.store import Run
 from lib.core.types import Arrays
 from lib.stats import compare, paired
-from lib.stats.measures import Measure, smoothed
+from lib.stats.measures import Measure, smooth_loss
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,9 @@ def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> flo
 
     It is a share of the other run's steps, and 1 where the loss is never reached.
     inherits, scratch: the arrays `curve` of step warmup."""
-    indices = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
+    indices = np.flatnonzero(
+        smooth_loss(inherits[part]) <= smooth_loss(scratch[part])[-1]
+    )
     if not len(indices):
         return 1.0
     return min(
@@ -54,7 +56,7 @@ def steps(frame: pd.DataFrame, _: object) -> pd.Series:
 
 def last_loss(frame: pd.DataFrame, _: object) -> list[float]:
     """Return the smoothed loss that each run of step warmup ends on."""
-    return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
+    return [smooth_loss(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
 
 
 def speed_ups(run: Run) -> dict[str, paired.Estimate]:
@@ -65,7 +67,9 @@ def speed_ups(run: Run) -> dict[str, paired.Estimate]:
     args = run.spec["args"]
     times = dict(zip(args["models"], run.arrays("times")["wall"], strict=True))
     first = times.pop(args["reference"])
-    return {name: paired.ratio(first, seconds) for name, seconds in times.items()}
+    return {
+        name: paired.ratio_of_medians(first, seconds) for name, seconds in times.items()
+    }
 
 
 def speed_up(

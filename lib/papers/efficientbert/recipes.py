@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lib.core.names import known
+from lib.core.names import check_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -33,7 +33,7 @@ from lib.papers.efficientbert.search.net import (
     bert,
     parameters,
 )
-from lib.papers.grids import backbone, profile_of, shape, started
+from lib.papers.grids import backbone, profile_of, shape, start_checkpoint
 from lib.stats import compare
 from lib.stats.compare import Column
 
@@ -97,7 +97,7 @@ def _networks() -> dict[str, Net]:
     The second file has plain BERTs. Formulas are those of the public code, because the
     paper prints them only as a picture."""
     nets = {}
-    searched = published.lines("efficientbert", "architectures")
+    searched = published.read_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
         row, *_ = rows = list(rows)
         layers = tuple(
@@ -114,7 +114,7 @@ def _networks() -> dict[str, Net]:
     configured = nets["EfficientBERT++"]
     nets |= zip(PLUS_PLUS, (configured, replace(configured, width=540)), strict=True)
     nets[THIN] = Net(144, 648, 12, "trigram", "truncate", (Layer(BERT, 2),) * 24)
-    for row in published.lines("efficientbert", "parameter_counts"):
+    for row in published.read_rows("efficientbert", "parameter_counts"):
         sizes = ("layers", "hidden size d", "reference FFN width D", "heads")
         nets.setdefault(row["row"], bert(*(int(row[name]) for name in sizes)))
     return nets
@@ -145,11 +145,11 @@ def network(name: str) -> Net:
         return replace(
             base, layers=tuple(replace(l, formula=name) for l in base.layers)
         )
-    known("published network", name, NETS)
+    check_name("published network", name, NETS)
     return NETS[name]
 
 
-def scaled(name: str, profile: str) -> Net:
+def scale_network(name: str, profile: str) -> Net:
     """Return a published network at the widths and depth of a profile.
 
     At `paper` it is the network itself. Its depth is the largest one, up to the scaled
@@ -185,7 +185,7 @@ def window(profile: str) -> tuple[int, ...]:
     projection."""
     if profile in LIMITS:
         return LIMITS[profile]
-    largest = scaled("Supernet", profile)
+    largest = scale_network("Supernet", profile)
     ends = (
         replace(largest, layers=tuple(replace(l, stack=k, q=q) for l in largest.layers))
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
@@ -219,7 +219,7 @@ def brief_text(profile: str) -> Json:
     return corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _once(
+def _spec_for_all_seeds(
     step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
 ) -> Spec:
     """Return the Spec of a step that trains a network once for all seeds."""
@@ -227,7 +227,7 @@ def _once(
     return Spec(step, args, inputs, seed=0)
 
 
-def pretrained(
+def pretraining_spec(
     profile: str,
     net: Net,
     start: Spec | None = None,
@@ -241,7 +241,7 @@ def pretrained(
     part in each step. text, train: text and settings other than the profile's."""
     inputs = {"teacher": backbone(profile), "start": start}
     args = {"corpus": text or corpus(profile), "train": train or PRETRAIN[profile]}
-    return _once(
+    return _spec_for_all_seeds(
         "predistil", profile, net, inputs, warmup=WARM[profile], shared=shared, **args
     )
 
@@ -250,43 +250,45 @@ def supernet(profile: str, text: str = TEXT) -> Spec:
     """Return the Spec of the largest network, pre-trained whole: all others inherit
     from it."""
     read = corpus(profile, name=text)
-    return pretrained(profile, scaled("Supernet", profile), text=read)
+    return pretraining_spec(profile, scale_network("Supernet", profile), text=read)
 
 
-def searching(profile: str) -> Spec:
+def supernet_spec(profile: str) -> Spec:
     """Return the Spec of the supernet that candidates of stages 1 and 2 inherit
     from."""
     return supernet(profile, TEXTS[profile][-1])
 
 
-def prepared(profile: str, name: str, text: str = TEXT) -> Spec:
+def preparation_spec(profile: str, name: str, text: str = TEXT) -> Spec:
     """Return the Spec of a published network, pre-trained and ready to be trained on a
     task.
 
     It inherits from the supernet of its text. It begins from scratch if its row says
     so, or if it has the embedding of TinyBERT_6 (at `paper` with three epochs of
     Wikipedia). At `paper` a baseline of GENERAL is a published checkpoint."""
-    net, paper = scaled(name, profile), profile == "paper"
+    net, paper = scale_network(name, profile), profile == "paper"
     if paper and name in GENERAL:
-        return started(profile, GENERAL[name])
+        return start_checkpoint(profile, GENERAL[name])
     if net.embedding != "plain":
         start = None if name in (COLD, THIN) else supernet(profile, text)
-        return pretrained(profile, net, start, corpus(profile, name=text))
+        return pretraining_spec(profile, net, start, corpus(profile, name=text))
     if not paper:
-        return pretrained(profile, net)
+        return pretraining_spec(profile, net)
     train = replace(PRETRAIN["paper"], epochs=FROM_SCRATCH)
-    return pretrained(
+    return pretraining_spec(
         "paper", net, text=corpus("paper", name=ENCYCLOPEDIA), train=train
     )
 
 
 def teacher(profile: str, task: str) -> Spec:
     """Return the Spec of the fine-tuned backbone that teaches a task."""
-    train = finetuning(TEACHER, profile, task)
+    train = finetuning_settings(TEACHER, profile, task)
     return grids.teacher(profile, task, train=train, spans=SPAN)
 
 
-def finetuning(settings: Mapping[str, Train], profile: str, task: str) -> Train:
+def finetuning_settings(
+    settings: Mapping[str, Train], profile: str, task: str
+) -> Train:
     """Return the Train of a task, out of {profile: Train}.
 
     Some tasks choose the best model by two metrics, and some have other settings; at
@@ -299,7 +301,7 @@ def finetuning(settings: Mapping[str, Train], profile: str, task: str) -> Train:
     return replace(train, **OF_TASK[profile].get(task, {}))
 
 
-def tuned(
+def task_distillation_spec(
     profile: str,
     task: str,
     net: Net,
@@ -318,11 +320,15 @@ def tuned(
     those of the tables. gamma: weight of the prediction loss (equation 4). changes:
     fields of `train` with other values; 0 changes nothing."""
     changes = {name: value for name, value in changes.items() if value}
-    train = replace(train or finetuning(FINETUNE, profile, task), **changes)
+    train = replace(train or finetuning_settings(FINETUNE, profile, task), **changes)
     args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
     args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
     inputs = {"teacher": teacher(profile, task), "start": start}
-    return Spec("warmup", grids.common(profile, task, rows, spans=SPAN, **args), inputs)
+    return Spec(
+        "warmup",
+        grids.common_arguments(profile, task, rows, spans=SPAN, **args),
+        inputs,
+    )
 
 
 def student(
@@ -332,43 +338,50 @@ def student(
 
     The row is the teacher, or a published network that has read a text. "+" takes
     encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
-    at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
+    at once. The others are pre-trained first. tuning: gamma and changes as in
+    `task_distillation_spec`.
     """
     if model == TEACHER_ROW:
         return teacher(profile, task)
-    net = scaled(model, profile)
+    net = scale_network(model, profile)
     if model != PLUS:
-        return tuned(profile, task, net, prepared(profile, model, text), **tuning)
+        return task_distillation_spec(
+            profile, task, net, preparation_spec(profile, model, text), **tuning
+        )
     head = (
         "QNLI" if task == "WNLI" else task
     )  # As coded, WNLI is not learned with the others.
     classifier = head if head in together(profile) else None
-    return tuned(profile, task, net, several(profile), classifier, **tuning)
+    return task_distillation_spec(
+        profile, task, net, shared_supernet_spec(profile), classifier, **tuning
+    )
 
 
-def shared(profile: str) -> Shared:
+def sharing_settings(profile: str) -> Shared:
     """Return how stage 3 trains its supernet: in each step one part, of a size in the
     window.
 
     Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2
     found."""
     every = [(k, q) for k in STACKS for q in QS]
-    layers = scaled("Search Stage 2", profile).layers
+    layers = scale_network("Search Stage 2", profile).layers
     return Shared(window(profile), tuple([*every, (l.stack, l.q)] for l in layers))
 
 
-def unjudged(profile: str, task: str, count: int | None, held_out: int) -> Json:
+def describe_held_out(
+    profile: str, task: str, count: int | None, held_out: int
+) -> Json:
     """Return the descriptor of rows of a task, and of held-out rows that score
     candidates.
 
     count, held_out: how many rows there are of each. At `paper` they are in the order
     of the file."""
-    return grids.described(
+    return grids.describe_data(
         profile, task, count, held_out, False, in_order=profile == "paper"
     )
 
 
-def several(profile: str) -> Spec:
+def shared_supernet_spec(profile: str) -> Spec:
     """Return the Spec of stage 3's supernet, with the formulas of stage 2.
 
     It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on
@@ -378,23 +391,26 @@ def several(profile: str) -> Spec:
     def rows(task: str) -> Json:
         if profile != "paper":
             return grids.dataset(profile, task)
-        return unjudged(profile, task, None, TENTH.get(task, 0))
+        return describe_held_out(profile, task, None, TENTH.get(task, 0))
 
-    largest, winner = scaled("Supernet", profile), scaled("Search Stage 2", profile)
+    largest, winner = (
+        scale_network("Supernet", profile),
+        scale_network("Search Stage 2", profile),
+    )
     layers = zip(largest.layers, winner.layers, strict=True)
     net = replace(
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
-    names, parts = together(profile), shared(profile)
+    names, parts = together(profile), sharing_settings(profile)
     inputs = {f"teacher:{task}": teacher(profile, task) for task in names}
-    inputs["start"] = pretrained(profile, net, supernet(profile), shared=parts)
+    inputs["start"] = pretraining_spec(profile, net, supernet(profile), shared=parts)
     args = {"data": {task: rows(task) for task in names}, "train": TOGETHER[profile]}
-    return _once(
+    return _spec_for_all_seeds(
         "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
     )
 
 
-def candidate(
+def candidate_spec(
     profile: str,
     net: Net,
     warm: bool = True,
@@ -408,13 +424,17 @@ def candidate(
     warm: whether it inherits from the supernet. At `paper` it first reads some text,
     and its rows are PART. train, rows: other settings and data. tuning: as in
     `student`."""
-    task, start = proxy(profile), searching(profile) if warm else None
+    task, start = proxy(profile), supernet_spec(profile) if warm else None
     if profile in BRIEF:
-        start = pretrained(profile, net, start, brief_text(profile), READ[profile])
+        start = pretraining_spec(
+            profile, net, start, brief_text(profile), READ[profile]
+        )
     if profile == "paper":
-        rows = rows or unjudged(profile, task, *PART[profile])
+        rows = rows or describe_held_out(profile, task, *PART[profile])
     train = train or CANDIDATE[profile]
-    return tuned(profile, task, net, start, train=train, rows=rows, **tuning)
+    return task_distillation_spec(
+        profile, task, net, start, train=train, rows=rows, **tuning
+    )
 
 
 CLAIMED = 128  # Claim E5 has this batch (Table 2).
@@ -445,16 +465,16 @@ def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
     )
 
 
-def called(place: str, scale: str) -> str:
+def name_model(place: str, scale: str) -> str:
     """Return the name of a model, or of a row of it, with the teacher under the name that
     its encoder has at a profile."""
-    return place.replace(TEACHER_ROW, f"{grids.called(scale)} (teacher)")
+    return place.replace(TEACHER_ROW, f"{grids.name_encoder(scale)} (teacher)")
 
 
-def called_all(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """Return {(source, what is compared): Estimate} with the teacher's own name."""
     return {
-        (source, called(place, source.rpartition(", ")[2])): e
+        (source, name_model(place, source.rpartition(", ")[2])): e
         for (source, place), e in estimates.items()
     }
 
@@ -471,7 +491,9 @@ def table(
     that the printed table lacks."""
     parts = [printed, dict.fromkeys(networks, {})]
     for source, frame, profile in runs.frames:
-        parts.append(compare.by_task(frame, grids.metrics(profile, columns), source))
+        parts.append(
+            compare.table_by_task(frame, grids.metrics(profile, columns), source)
+        )
         counts = compare.with_runs(frame).set_index("model").get("parameters", {})
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
@@ -488,13 +510,13 @@ def latency(
     of a sequence."""
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": network(name).to_json()} for name in names}
-    args = {"models": models, "reference": "BERT_BASE"} | grids.clock(
+    args = {"models": models, "reference": "BERT_BASE"} | grids.latency_arguments(
         runs, length, batch
     )
     return Spec("latency", args, seed=0)
 
 
-def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
+def maps_spec(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
     """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their
     teacher.
 
@@ -505,4 +527,4 @@ def mapped(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
     inputs["reference"] = teacher(profile, task)
     args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
     args["max_length"] = FINETUNE[profile].max_length
-    return Spec("maps", grids.common(profile, task, **args), inputs, seed=0)
+    return Spec("maps", grids.common_arguments(profile, task, **args), inputs, seed=0)

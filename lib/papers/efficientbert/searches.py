@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import known, stream
+from lib.core.names import check_name, stream
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
@@ -57,7 +57,7 @@ def sampler(profile: str, stage: str, method: str = "", budget: int = 1) -> Sear
     budget: a multiple of the profile's number of evaluations. Raises Refused naming the
     nearest method."""
     method, budget = method or METHOD[profile], budget * BUDGET[profile][stage]
-    known("search method", method, METHODS)
+    check_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
     if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile], strict=True)
@@ -72,22 +72,22 @@ def rows(profile: str, count: int | None, held_out: int) -> Json:
 
     count, held_out: how many rows there are of each.
     """
-    return efficientbert.unjudged(
+    return efficientbert.describe_held_out(
         profile, efficientbert.proxy(profile), count, held_out
     )
 
 
-def base(profile: str) -> Net:
-    return efficientbert.scaled("Base Model", profile)
+def base_spec(profile: str) -> Net:
+    return efficientbert.scale_network("Base Model", profile)
 
 
-def searched(profile: str, stage: str, method: str = "", budget: int = 1) -> Spec:
+def search_spec(profile: str, stage: str, method: str = "", budget: int = 1) -> Spec:
     """Return the Spec of a stage after those before it.
 
     "single" searches the space of stage 1 to the end. Stage 3 scores parts of a
     supernet and trains none of them. method, budget: as in `sampler`. Raises Refused
     naming the nearest stage."""
-    known("search stage", stage, BUDGET[profile])
+    check_name("search stage", stage, BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
     args: Json = {
         "space": space(profile, stage),
@@ -96,21 +96,21 @@ def searched(profile: str, stage: str, method: str = "", budget: int = 1) -> Spe
     args["numerics"] = profile_of(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
     if before:
-        inputs["before"] = searched(profile, before, *how)
+        inputs["before"] = search_spec(profile, before, *how)
         args["net"] = Output("before", "net")
     else:
-        args["net"] = base(profile).to_json()
+        args["net"] = base_spec(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
         args["data"] = rows(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
-        inputs["start"] = several(profile, inputs["before"])
+        inputs["start"] = supernet_after_search(profile, inputs["before"])
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher(profile, task)
         return Spec("search", args, inputs)
     args["data"] = rows(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
-    inputs["start"] = efficientbert.searching(profile)
+    inputs["start"] = efficientbert.supernet_spec(profile)
     inputs["teacher"] = efficientbert.teacher(profile, task)
     if profile in BRIEF:
         args["corpus"] = efficientbert.brief_text(profile)
@@ -119,19 +119,19 @@ def searched(profile: str, stage: str, method: str = "", budget: int = 1) -> Spe
     return Spec("search", args, inputs)
 
 
-def several(profile: str, search: Spec) -> Spec:
+def supernet_after_search(profile: str, search: Spec) -> Spec:
     """Return the Spec of stage 3's supernet, with the formulas that a search ended on.
 
     It is the Spec of `lib.papers.efficientbert.recipes`, made anew for each seed of the
     search."""
-    spec = efficientbert.several(profile)
+    spec = efficientbert.shared_supernet_spec(profile)
     args = {"output": "supernet", "shared": Output("search", "shared")}
-    return after(
-        spec, search, {"start": after(spec.inputs["start"], search, **args)}, **args
+    return respecify(
+        spec, search, {"start": respecify(spec.inputs["start"], search, **args)}, **args
     )
 
 
-def after(
+def respecify(
     spec: Spec,
     search: Spec,
     inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
@@ -144,14 +144,17 @@ def after(
     return Spec(spec.step, args, spec.inputs | dict(inputs) | {"search": search})
 
 
-def retrained(profile: str, task: str, search: Spec, **tuning: Any) -> Spec:
+def retraining_spec(profile: str, task: str, search: Spec, **tuning: Any) -> Spec:
     """Return the Spec of a search's winner, trained as the rows of the tables are.
 
     It is pre-trained and then fine-tuned.
     """
-    start = after(efficientbert.prepared(profile, "EfficientBERT"), search)
-    return after(
-        efficientbert.tuned(profile, task, base(profile), start, **tuning), search
+    start = respecify(efficientbert.preparation_spec(profile, "EfficientBERT"), search)
+    return respecify(
+        efficientbert.task_distillation_spec(
+            profile, task, base_spec(profile), start, **tuning
+        ),
+        search,
     )
 
 
@@ -166,21 +169,21 @@ def final(
     start = efficientbert.supernet(profile)
     if profile in BRIEF:
         if search:
-            return retrained(profile, task, search)
+            return retraining_spec(profile, task, search)
         assert net is not None
-        start = efficientbert.pretrained(profile, net, start)
-    net, train = net or base(profile), FINAL.get(profile)
-    spec = efficientbert.tuned(profile, task, net, start, train=train)
-    return after(spec, search) if search else spec
+        start = efficientbert.pretraining_spec(profile, net, start)
+    net, train = net or base_spec(profile), FINAL.get(profile)
+    spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
+    return respecify(spec, search) if search else spec
 
 
-def brief(profile: str, net: Net, **tuning: Any) -> Spec:
+def brief_training_spec(profile: str, net: Net, **tuning: Any) -> Spec:
     """Return the Spec of a candidate as stages 1 and 2 train it.
 
     Its score is that of the held-out rows.
     """
     defaults: Json = {"train": BRIEFLY[profile], "rows": rows(profile, *PART[profile])}
-    spec = efficientbert.candidate(profile, net, **defaults | tuning)
+    spec = efficientbert.candidate_spec(profile, net, **defaults | tuning)
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
     return replace(spec, args=spec.args | score)
 
@@ -191,7 +194,10 @@ def candidates(profile: str, count: int = 0) -> tuple[Net, ...]:
     networks."""
     where = spaces.from_json(
         space(profile, "stage1")
-        | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}
+        | {
+            "start": base_spec(profile).to_json(),
+            "tables": efficientbert.tables(profile),
+        }
     )
     nets, rng = {}, np.random.default_rng(stream(0, "candidates"))
     while len(nets) < (count or CANDIDATES[profile]):

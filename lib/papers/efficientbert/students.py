@@ -32,7 +32,13 @@ from lib.papers.efficientbert.options import Shared, Warmup
 from lib.papers.efficientbert.search.net import Net, from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
-from lib.train.matching import Match, Prediction, imitating, layer_map, projected
+from lib.train.matching import (
+    Match,
+    Prediction,
+    imitate_teacher,
+    layer_map,
+    make_projection,
+)
 from lib.train.steps.distilling import SURGERY
 
 # This file beside a student's weights has the projection, which serves distillation
@@ -54,7 +60,7 @@ def matches(
     heads: for each layer of a cut student, the teacher's heads that it still has; ()
     means all."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
-    distance = losses.zeroed if options.zero else losses.over_tokens
+    distance = losses.zeroed_distance if options.zero else losses.over_tokens
     return [
         Match("hidden", "ffn", pairs, options.mask, projected=True),
         Match("embedding", "embedding", mask=options.mask, projected=True),
@@ -81,7 +87,9 @@ def prediction(
     return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
 
 
-def likeness(training: TaskTraining, model: PreTrainedModel) -> Callable[[], float]:
+def make_likeness(
+    training: TaskTraining, model: PreTrainedModel
+) -> Callable[[], float]:
     """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain
     answer.
 
@@ -102,8 +110,8 @@ def likeness(training: TaskTraining, model: PreTrainedModel) -> Callable[[], flo
     return value
 
 
-def predicted(labels: Tensor, options: Warmup) -> Prediction | None:
-    """Return the argument `prediction` of lib.train.matching.matching, None for a
+def make_prediction(labels: Tensor, options: Warmup) -> Prediction | None:
+    """Return the argument `prediction` of lib.train.matching.match_states, None for a
     weight of 0.
 
     labels: the labels of all rows.
@@ -115,7 +123,7 @@ def predicted(labels: Tensor, options: Warmup) -> Prediction | None:
     return (options.prediction, compare) if options.prediction else None
 
 
-def distilling(
+def distil_objective(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     options: Warmup,
@@ -128,9 +136,9 @@ def distilling(
     labels: the labels of all rows; with them it learns the teacher's predictions too.
     heads: as in `matches`."""
     prediction_args: tuple[Any, ...] = (
-        () if labels is None else (logits, predicted(labels, options))
+        () if labels is None else (logits, make_prediction(labels, options))
     )
-    return imitating(
+    return imitate_teacher(
         student,
         teacher,
         matches(student, teacher, options, heads),
@@ -159,7 +167,7 @@ def for_task(
         seed = stream(run.seed, "head")
         torch.manual_seed(seed)  # This decides the projection where no head is drawn.
         model = heads.network(start.model, task, dropout, seed)[0]
-        model.projection = projected(
+        model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
         )
         return model
@@ -206,15 +214,15 @@ def student(
         assert larger is not None
         net = supernet.read_net(larger)
     model = supernet.build(net, cls, teacher.config, **config)
-    linear = model.projection = projected(
+    linear = model.projection = make_projection(
         model.config.hidden_size, teacher.config.hidden_size
     )
     if start and larger is not None:
-        supernet.inherit(model, base(larger))
+        supernet.inherit_weights(model, base(larger))
         weight, bias = projection(start.model) or (None, ())
         if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
-            put(linear, weight, bias)
+            fill_linear(linear, weight, bias)
     set_dropout(model, dropout)
     return model
 
@@ -265,13 +273,13 @@ def with_head(
         supernet.read_net(encoder), cls, encoder.config, num_labels=labels
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    supernet.inherit(model.to(bias.device), encoder)
+    supernet.inherit_weights(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
-    put(model.classifier, weight, bias)
+    fill_linear(model.classifier, weight, bias)
     return model.eval()
 
 
-def put(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+def fill_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     """Fill a linear layer with the first columns of a weight that is at least as
     wide."""
     with torch.no_grad():
@@ -297,7 +305,7 @@ class Kept(loop.Method):
         self.run, self.student = run, student
 
     def finish(self) -> Json:
-        self.run.save_arrays("curve", **self.run.logged("curve"))
+        self.run.save_arrays("curve", **self.run.read_log("curve"))
         tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
         save_tensors(tensors, self.run.model, PROJECTION)
@@ -320,7 +328,7 @@ class Parts(loop.Method):
     def before(self, step: int, steps: int) -> None:
         supernet.choose(
             self.student,
-            part(self.supernet, self.shared, self.seed, step, **self.tables),
+            draw_part(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
     def finish(self) -> Json:
@@ -342,7 +350,9 @@ def tables(config: PreTrainedConfig, teacher: int) -> dict[str, int]:
     }
 
 
-def part(full_net: Net, shared: Shared, seed: int, step: int, **tables: int) -> Net:
+def draw_part(
+    full_net: Net, shared: Shared, seed: int, step: int, **tables: int
+) -> Net:
     """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
     It depends on seed and step alone. Stack and ratio of each layer are drawn from the

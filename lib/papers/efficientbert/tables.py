@@ -34,7 +34,7 @@ def rows(
     at a seed."""
     return [
         Row(
-            efficientbert.mapped(profile, task, networks).with_seed(seed),
+            efficientbert.maps_spec(profile, task, networks).with_seed(seed),
             task=task,
             seed=seed,
         )
@@ -69,7 +69,7 @@ def load_maps(
     return maps
 
 
-def compared(
+def show_distances(
     page: Page,
     maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
     apart: Callable[[Arrays, np.ndarray, str], Iterable[float]],

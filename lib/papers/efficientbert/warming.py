@@ -26,10 +26,10 @@ from lib.papers.efficientbert import students
 from lib.papers.efficientbert.corpus import EPOCHS, pairs
 from lib.papers.efficientbert.options import Warmup
 from lib.train import loop
-from lib.train.batches import Encoded, encode, order
-from lib.train.learn import TaskTraining, learn, predictions
-from lib.train.matching import matching, teaching
-from lib.train.steps.pretrain import passages
+from lib.train.batches import Encoded, encode, order_batches
+from lib.train.learn import TaskTraining, learn, save_predictions
+from lib.train.matching import match_states, run_teacher
+from lib.train.steps.pretrain import draw_passages
 
 
 def warmup(
@@ -60,15 +60,17 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.put(linear, *students.head(run.inputs["start"].model, classifier))
+        students.fill_linear(
+            linear, *students.head(run.inputs["start"].model, classifier)
+        )
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), training.rows.labels
-    objective = students.distilling(
+    objective = students.distil_objective(
         student, teacher, options, training.numerics, labels, heads
     )
     result = learn(training, student, objective, methods, judged) | size(student)
     return result | (
-        {"held_out.score": students.likeness(training, student)()} if score else {}
+        {"held_out.score": students.make_likeness(training, student)()} if score else {}
     )
 
 
@@ -89,14 +91,16 @@ def predistil(
     Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from;
     `search`, whose Outputs net and shared may be. corpus: see `rows`. net: the network
     to train (JSON of search.net), by default that of `start`."""
-    arithmetic, training = loop.options(numerics), Train(**train)
+    arithmetic, training = loop.read_numerics(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, training, run.seed)
     student = students.student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
     methods = students.methods(run, student, shared)
-    with students.distilling(student, teacher, Warmup(**warmup), arithmetic) as loss:
+    with students.distil_objective(
+        student, teacher, Warmup(**warmup), arithmetic
+    ) as loss:
         result = loop.fit(
             run, student, encoded, loss, training, arithmetic, None, methods, batches
         )
@@ -130,7 +134,7 @@ def multitask(
         name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic, settings = loop.options(numerics), Train(**train)
+    arithmetic, settings = loop.read_numerics(numerics), Train(**train)
     teachers = {
         name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in trainings
     }
@@ -145,11 +149,11 @@ def multitask(
     for name, training in trainings.items():
         classifiers[name] = stack.draw(nn.Linear(width, training.task.outputs), encoder)
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
-    encoded, names, batches = joined(trainings, settings, run.seed)
+    encoded, names, batches = join_tasks(trainings, settings, run.seed)
     fit_args = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
     assert encoded.labels is not None
-    prediction = students.predicted(encoded.labels, options)
+    prediction = students.make_prediction(encoded.labels, options)
 
     def logits(
         model: transformers.PreTrainedModel,
@@ -166,10 +170,12 @@ def multitask(
 
     with ExitStack() as held:
         teaches = {
-            name: held.enter_context(teaching(model, arithmetic, students.logits))
+            name: held.enter_context(run_teacher(model, arithmetic, students.logits))
             for name, (model, _) in teachers.items()
         }
-        loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
+        loss = held.enter_context(
+            match_states(encoder, teach, matches, logits, prediction)
+        )
         result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
@@ -179,11 +185,11 @@ def multitask(
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
         model = students.with_head(encoder, head.weight, head.bias)
-        result |= predictions(run, training.judges(model), name)
+        result |= save_predictions(run, training.judges(model), name)
     return result | size(encoder)
 
 
-def joined(
+def join_tasks(
     trainings: dict[str, TaskTraining], train: Train, seed: int
 ) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
     """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) ->
@@ -209,7 +215,7 @@ def joined(
         every = [
             start + rows
             for start, part in zip(starts, parts, strict=False)
-            for rows in order(
+            for rows in order_batches(
                 part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to
             )
         ]
@@ -232,7 +238,7 @@ def rows(
     or a descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows
     are made, at most, and used in turn, as in the code."""
     if "text" not in corpus:
-        first, second, _ = passages(
+        first, second, _ = draw_passages(
             toy.corpus(corpus["sentences"], corpus["seed"]), seed
         )
         split = Split(
@@ -240,16 +246,16 @@ def rows(
         )
         return encode(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = disk.key_of("documents", *what, tokens.vocabulary(tokenizer))
-    read = partial(tokenised, corpus, tokenizer)
-    documents = tokens.cached(key, read, ("ids",))[
+    key = disk.digest_values("documents", *what, tokens.vocabulary(tokenizer))
+    read = partial(tokenise_documents, corpus, tokenizer)
+    documents = tokens.cache_rows(key, read, ("ids",))[
         "ids"
     ]  # All runs, epochs and seeds share them.
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
-    key = disk.key_of(key, train.max_length, seed, len(epochs))
-    cached_columns = tokens.cached(
+    key = disk.digest_values(key, train.max_length, seed, len(epochs))
+    cached_columns = tokens.cache_rows(
         key, lambda: chain.from_iterable(map(made, epochs)), names
     )
     columns = {
@@ -266,17 +272,19 @@ def rows(
     def batches(epoch: int) -> list[np.ndarray]:
         start = epoch % len(epochs) * rows_per_epoch
         part = lengths[start : start + rows_per_epoch]
-        row_batches = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
+        row_batches = order_batches(
+            part, train.batch, seed, epoch, bucket=not train.pad_to
+        )
         return [start + chosen for chosen in row_batches]
 
     return encoded, batches
 
 
-def tokenised(
+def tokenise_documents(
     corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} of each document of a text that is not empty."""
-    for part in tokens.chunks(map(" ".join, texts.load(corpus))):
+    for part in tokens.split_chunks(map(" ".join, texts.load(corpus))):
         token_ids = tokenizer(part, add_special_tokens=False, verbose=False)[
             "input_ids"
         ]

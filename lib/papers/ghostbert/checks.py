@@ -8,7 +8,7 @@ from lib.papers.ghostbert import recipes
 from lib.stats import cost
 
 
-def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
+def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
     """Return a count of an encoder by `lib.stats.cost`.
 
     what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: the kept
@@ -17,8 +17,8 @@ def counted(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
     ours = {
         name: options.pop(name) for name in ("heads", "convention") if name in options
     }
-    ghost = recipes.ghost("paper", **options) if options else None
+    ghost = recipes.ghost_options("paper", **options) if options else None
     return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
 
 
-FUNCTIONS = {"counted": counted}
+FUNCTIONS = {"counted": count_cost}

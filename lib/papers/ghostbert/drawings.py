@@ -15,7 +15,7 @@ CALLED = {
 }
 
 
-def lowest(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> float:
+def lower_limit(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> float:
     """Return where a panel ends, in points. A seed below it is told in words.
 
     part: one line for each seed, with model, m, share and `lost`, the points below the
@@ -29,8 +29,8 @@ def draw_losses(
 ) -> None:
     """Draw what each model of a task loses over its share of the FLOPs.
 
-    Dots are seeds, and open diamonds are printed. Arguments are those of `lowest`."""
-    floor = lowest(part, printed)
+    Dots are seeds, and open diamonds are printed. Arguments are those of `lower_limit`."""
+    floor = lower_limit(part, printed)
     for model, name in CALLED.items():
         rows, look = part[part["model"] == model], plot.LOOKS[model]
         inside = rows[rows["lost"] > floor]

@@ -8,12 +8,12 @@ from lib.stats import cost
 
 
 def ghosts(profile: str, task: str, m: int) -> Spec:
-    return recipes.student(profile, task, m, recipes.ghost(profile))
+    return recipes.student(profile, task, m, recipes.ghost_options(profile))
 
 
 def ghost_flops(profile: str) -> int:
     """Return the FLOPs of the ghosts. They do not depend on the width."""
-    return cost.ghost_flops(grids.shape(profile), recipes.ghost(profile))
+    return cost.ghost_flops(grids.shape(profile), recipes.ghost_options(profile))
 
 
 POINTS = {"GhostBERT": Method("paper", ghosts, added=ghost_flops)}

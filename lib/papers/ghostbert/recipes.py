@@ -27,13 +27,13 @@ from lib.papers.students import HEADS as HEADS
 from lib.papers.students import IMPORTANCE as IMPORTANCE
 from lib.papers.students import LONG as LONG
 from lib.papers.students import distillation as distillation
-from lib.papers.students import finetuned as finetuned
+from lib.papers.students import finetuned_spec as finetuned_spec
 from lib.papers.students import kept_heads as kept_heads
-from lib.papers.students import labelled as labelled
 from lib.papers.students import parts as parts
-from lib.papers.students import possible as possible
+from lib.papers.students import select_widths as select_widths
 from lib.papers.students import student as student
-from lib.papers.students import untrained as untrained
+from lib.papers.students import student_on_labels as student_on_labels
+from lib.papers.students import untrained_student as untrained_student
 from lib.stats import cost
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ DEVIATIONS = published.deviations("ghostbert")
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.tasks, by_profile=TASKS)
-picked = grids.picked
+picked = grids.pick_values
 seeds = partial(grids.seeds, by_profile=SEEDS)
 sampled = partial(grids.tasks, by_profile=SAMPLED)
 swept = partial(grids.tasks, by_profile=SWEPT)
 swept_seeds = partial(grids.seeds, by_profile=SWEPT_SEEDS)
 
 
-def five(profile: str, chosen: Sequence[str] = ()) -> tuple[str, ...]:
+def five_tasks(profile: str, chosen: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the tasks of the tables of five tasks, as far as `swept` has them."""
     return tasks(profile, chosen or [name for name in swept(profile) if name in FIVE])
 
@@ -86,15 +86,15 @@ def widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
 
     Those that the heads cannot have are left out.
     """
-    return possible(profile, tuple(chosen) or CUT[profile])
+    return select_widths(profile, tuple(chosen) or CUT[profile])
 
 
 def swept_widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables that change one thing at a time."""
-    return possible(profile, tuple(chosen) or SWEPT_CUT[profile])
+    return select_widths(profile, tuple(chosen) or SWEPT_CUT[profile])
 
 
-def ghost(profile: str, **changes: Any) -> Ghost:
+def ghost_options(profile: str, **changes: Any) -> Ghost:
     """Return the paper's ghost module (section 2.1); changes: fields with other
     values."""
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
@@ -110,8 +110,8 @@ def controls(
     the profiles in TWICE have them."""
     made = {
         "Prune": partial(student, lr=lr),
-        f"Prune{AGAIN}": partial(labelled, lr=lr),
-        f"GhostBERT{AGAIN}": partial(labelled, ghosts=ghosts, lr=lr),
+        f"Prune{AGAIN}": partial(student_on_labels, lr=lr),
+        f"GhostBERT{AGAIN}": partial(student_on_labels, ghosts=ghosts, lr=lr),
     }
     return made if TWICE[profile] else {}
 
@@ -125,10 +125,10 @@ def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
     them."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
-    return {(m, name): partial(labelled, heads=m) for m, name in names.items()}
+    return {(m, name): partial(student_on_labels, heads=m) for m, name in names.items()}
 
 
-def fair(
+def fair_comparisons(
     profile: str, widths: Iterable[int]
 ) -> dict[tuple[int, str], Callable[..., Spec]]:
     """Return {(width, row of Table 3): f(profile, task) -> its Spec} of models with
@@ -169,14 +169,16 @@ def model_spec(
     "Distilled" a student without. more: arguments of `student`."""
     if model == "Plain":
         return teacher(profile, task, family)
-    module = ghost(profile) if model == "Ghost" else None
+    module = ghost_options(profile) if model == "Ghost" else None
     return student(profile, task, m, module, family, **more)
 
 
-def undistilled(profile: str, task: str, heads: int, ghosts: Ghost | None) -> Spec:
+def undistilled_spec(profile: str, task: str, heads: int, ghosts: Ghost | None) -> Spec:
     """Return the Spec of a model that is cut, gets ghosts, and learns the labels
     alone."""
-    return finetuned(profile, task, untrained(profile, task, heads, ghosts))
+    return finetuned_spec(
+        profile, task, untrained_student(profile, task, heads, ghosts)
+    )
 
 
 def convolutions(profile: str) -> dict[str, Json]:
@@ -222,7 +224,10 @@ def costs(family: str, model: str, m: int) -> tuple[int, int, int]:
 
     model: "Ghost", or another one without ghosts. m: kept heads of 12. They are of one
     sentence of 128 tokens."""
-    base, module = shape("paper", family), ghost("paper") if model == "Ghost" else None
+    base, module = (
+        shape("paper", family),
+        ghost_options("paper") if model == "Ghost" else None,
+    )
     printed = cost.flops(base, heads=m, ghost=module, convention="token head")
     return (
         printed,
@@ -238,7 +243,7 @@ def cost_cells(
 
     unit: "GFLOPs" or "M parameters". text: the printed cell. as_printed, true: counts
     by the paper's rule and as PyTorch counts, or None."""
-    shown = "–" if as_printed is None else cost.shown(as_printed, unit)
+    shown = "–" if as_printed is None else cost.format_count(as_printed, unit)
     exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
     return {
         (unit, "printed"): text,

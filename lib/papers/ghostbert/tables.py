@@ -21,7 +21,7 @@ COLUMNS = {
 }
 
 
-def mending(page: Page, runs: Runs) -> None:
+def show_mending(page: Page, runs: Runs) -> None:
     """Show how far students are off their teacher at the start and after distillation.
 
     Runs that are older than these numbers lack them; a note says how many there are.
@@ -58,7 +58,7 @@ def mending(page: Page, runs: Runs) -> None:
         )
 
 
-def clocked(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
+def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
     """Return {m: (ms without ghosts, ms with them)} where the frontier has a record."""
     times = {}
     for line in run_lines():
@@ -74,8 +74,8 @@ def clocked(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]
     return times
 
 
-def times(page: Page, widths: Iterable[int]) -> None:
-    """Show how long a sentence takes with ghosts and without (`clocked`)."""
+def show_times(page: Page, widths: Iterable[int]) -> None:
+    """Show how long a sentence takes with ghosts and without (`read_times`)."""
     scale = page.scope[:]
     table = {
         f"{m}/12": {
@@ -83,7 +83,7 @@ def times(page: Page, widths: Iterable[int]) -> None:
             ("ms", "Ghost"): f"{ghost:.1f}",
             ("ms", "difference"): f"{100 * (ghost / plain - 1):+.0f} %",
         }
-        for m, (plain, ghost) in clocked(scale, widths).items()
+        for m, (plain, ghost) in read_times(scale, widths).items()
     }
     if table:
         page.table(

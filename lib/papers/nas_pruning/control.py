@@ -46,7 +46,7 @@ LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
 
 
-def target(step: int, steps: int, ratio: float, schedule: str) -> float:
+def target_cost(step: int, steps: int, ratio: float, schedule: str) -> float:
     """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
 
     It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
@@ -60,7 +60,7 @@ def target(step: int, steps: int, ratio: float, schedule: str) -> float:
     return ratio**done if schedule == "multiplicative" else 1 - (1 - ratio) * done
 
 
-def pull(actual: float, goal: float, tolerance: float) -> int:
+def sign_of_loss(actual: float, goal: float, tolerance: float) -> int:
     """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0
     (equation 4)."""
     return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
@@ -70,7 +70,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def encoder(
+def encoder_cost(
     hidden: int,
     size: int,
     full_widths: Sequence[Mapping[str, float]],
@@ -123,18 +123,18 @@ class Control:
     def on(self, alphas: np.ndarray) -> np.ndarray:
         return alphas > EDGE
 
-    def sums(self, masks: np.ndarray) -> dict[Any, float]:
+    def sum_masks(self, masks: np.ndarray) -> dict[Any, float]:
         """Return {region: sum} of masks [N]."""
         totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, totals, strict=True))
 
-    def actual(self, on: np.ndarray) -> float:
+    def cost_ratio(self, on: np.ndarray) -> float:
         """Return F over the whole cost, for gates [N] that are on."""
-        return self.cost(self.sums(on)) / self.full
+        return self.cost(self.sum_masks(on)) / self.full
 
     def ratio(self, alphas: np.ndarray) -> float:
         """Return F over the whole cost, for gates with alphas [N]."""
-        return self.actual(self.on(alphas))
+        return self.cost_ratio(self.on(alphas))
 
     def slope(self, alphas: np.ndarray) -> np.ndarray:
         """Return dlogE / dalpha [N].
@@ -142,7 +142,7 @@ class Control:
         It is the cost of one more gate of the region, times the derivative of the
         sigmoid, over E."""
         masks = sigmoid(alphas)
-        sums = self.sums(masks)
+        sums = self.sum_masks(masks)
         expected = self.cost(sums)
         units = [
             self.cost(sums | {region: value + 1}) - expected
@@ -165,20 +165,20 @@ class Control:
         ratio, and the numbers of gates that switched off and on."""
         options, on = self.options, self.on(alphas)
         average = options.memory * average + (1 - options.memory) * gradient
-        wish = self.eager(average / (1 - options.memory ** (step + 1)))
-        goal = self.full * target(step, steps, options.ratio, options.schedule)
-        if sign := pull(self.cost(self.sums(on)), goal, options.tolerance):
+        wish = self.wish_to_switch(average / (1 - options.memory ** (step + 1)))
+        goal = self.full * target_cost(step, steps, options.ratio, options.schedule)
+        if sign := sign_of_loss(self.cost(self.sum_masks(on)), goal, options.tolerance):
             wish = wish + options.weight * sign * self.slope(alphas)
         if options.landing == "steps":
             dice = np.random.default_rng(stream(self.seed, f"gates:{step}"))
             starts = dice.random(len(self.sizes))
-            leaving = self.leaving(on, alphas, wish, starts, options.share)
-            returning = self.returning(on, wish, starts, options.share)
-            taken = self.settle(on, leaving, returning, goal, goal)
+            leaving = self.gates_to_switch_off(on, alphas, wish, starts, options.share)
+            returning = self.gates_to_switch_on(on, wish, starts, options.share)
+            taken = self.choose_switches(on, leaving, returning, goal, goal)
             new = alphas.copy()
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
-            new = self.jump(alphas, wish)
+            new = self.jump_gates(alphas, wish)
         switched = self.on(new)
         note = [
             goal / self.full,
@@ -188,7 +188,7 @@ class Control:
         ]
         return new, average, np.array(note, dtype=np.float64)
 
-    def eager(self, wish: np.ndarray) -> np.ndarray:
+    def wish_to_switch(self, wish: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity where a gate has next to none
         (`idle`).
 
@@ -198,13 +198,13 @@ class Control:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
 
-    def jump(self, alphas: np.ndarray, wish: np.ndarray) -> np.ndarray:
+    def jump_gates(self, alphas: np.ndarray, wish: np.ndarray) -> np.ndarray:
         """Return alphas after a step as reported: all movers jump at once.
 
         A region that this would empty keeps the gate that wants off least.
         """
         new = alphas.copy()
-        for chosen in self.most(np.abs(wish), self.options.share):
+        for chosen in self.select_most_eager(np.abs(wish), self.options.share):
             new[chosen] -= JUMP * np.sign(wish[chosen])
         new = np.clip(new, -LIMIT, LIMIT)
         for region in np.flatnonzero(
@@ -215,7 +215,9 @@ class Control:
             new[last] = alphas[last]
         return new
 
-    def most(self, eagerness: np.ndarray, share: float) -> list[np.ndarray]:
+    def select_most_eager(
+        self, eagerness: np.ndarray, share: float
+    ) -> list[np.ndarray]:
         """Return the ceil(share * n) most eager gates of each group, the first of
         equals."""
         return [
@@ -227,7 +229,7 @@ class Control:
             for group in self.groups
         ]
 
-    def leaving(
+    def gates_to_switch_off(
         self,
         on: np.ndarray,
         alphas: np.ndarray,
@@ -237,24 +239,26 @@ class Control:
     ) -> np.ndarray:
         """Return the gates that may switch off, in the order of their turns."""
         wish = np.where(on, wish, -np.inf)
-        may = np.concatenate(self.most(wish, share))
-        first = self.turns(np.flatnonzero(wish > 0), wish, starts)
+        may = np.concatenate(self.select_most_eager(wish, share))
+        first = self.order_gates(np.flatnonzero(wish > 0), wish, starts)
         rest = may[on[may] & (wish[may] <= 0)]
         price = wish[rest] / self.slope(alphas)[rest]
         return np.concatenate(
             [first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]]
         )
 
-    def returning(
+    def gates_to_switch_on(
         self, on: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
     ) -> np.ndarray:
         """Return the gates that may switch on because they want to, in the order of
         their turns."""
         wish = np.where(on, np.inf, wish)
-        first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
-        return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
+        first = self.order_gates(np.flatnonzero(wish < 0), -wish, starts)
+        return first[
+            np.isin(first, np.concatenate(self.select_most_eager(-wish, share)))
+        ]
 
-    def turns(
+    def order_gates(
         self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray
     ) -> np.ndarray:
         """Return the gates in the order of their turns: within a region by falling
@@ -270,7 +274,7 @@ class Control:
             np.argsort((place + starts[region]) / number[region], kind="stable")
         ]
 
-    def settle(
+    def choose_switches(
         self,
         on: np.ndarray,
         offs: Iterable[int],
@@ -284,7 +288,7 @@ class Control:
 
         Those of `offs` go off while F > `above`. Then those of `ons` go on while F <
         `below` and as far as F stays within `most`."""
-        names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
+        names, sums, taken, closed = list(self.sizes), self.sum_masks(on), [], set()
         actual = self.cost(sums)
         for gate in (*offs, *ons):
             region, leaves = names[self.region[gate]], on[gate]
@@ -311,15 +315,19 @@ class Control:
         Gates switch in turn by the average gradient. None switches where F is within
         the tolerance, or where gates are so coarse that F would come no nearer."""
         on = new = self.on(alphas)
-        if pull(
-            self.cost(self.sums(on)),
+        if sign_of_loss(
+            self.cost(self.sum_masks(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
         ):
-            wish = self.eager(average)
-            leaving = self.leaving(on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0)
+            wish = self.wish_to_switch(average)
+            leaving = self.gates_to_switch_off(
+                on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0
+            )
             new = self.fit(on, leaving, average)
-        was, now = (abs(self.actual(gates) - self.options.ratio) for gates in (on, new))
+        was, now = (
+            abs(self.cost_ratio(gates) - self.options.ratio) for gates in (on, new)
+        )
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
         alphas = alphas.copy()
         alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
@@ -332,9 +340,11 @@ class Control:
         Gates of `offs` go off in turn until F is at most R. Then other gates come back
         as far as F stays there, those that want off least first."""
         goal, on = self.full * self.options.ratio, on.copy()
-        on[self.settle(on, offs, [], goal, 0)] = False
-        back = self.turns(np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5))
-        on[self.settle(on, [], back, math.inf, goal, goal)] = True
+        on[self.choose_switches(on, offs, [], goal, 0)] = False
+        back = self.order_gates(
+            np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5)
+        )
+        on[self.choose_switches(on, [], back, math.inf, goal, goal)] = True
         return on
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from lib.core.names import Absent, stream
 from lib.core.types import Json
 from lib.data import check
-from lib.data.lines import malformed
+from lib.data.lines import refuse_content
 
 Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # Each split has images and labels.
 
@@ -53,7 +53,7 @@ def describe(root: Path | str, kind: str) -> Json:
     return {"kind": kind, "digest": body.hexdigest()[:16]}
 
 
-def described(root: Path | str, descriptor: Json) -> Digits:
+def load_descriptor(root: Path | str, descriptor: Json) -> Digits:
     """Return the digits of a descriptor, as `load` gives them. Raises Refused where the
     local digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
@@ -81,7 +81,7 @@ def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
             .copy()
         )
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise malformed(
+        raise refuse_content(
             path, error, f"a whole idx file of {dimensions} dimension(s)"
         ) from None
 

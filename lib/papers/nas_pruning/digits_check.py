@@ -34,9 +34,9 @@ def digits(
     numbers of `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as
     in `nas_search`. Arrays "inputs" are `kept` [2, height, width], pixels first,
     `alphas` [N] and the curve [steps, 4]."""
-    loop.options(numerics)
+    loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
-    arrays = images_of.described(paths.data_root() / "mnist", images)
+    arrays = images_of.load_descriptor(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.device()) for part in split]
         for name, split in arrays.items()
@@ -46,7 +46,7 @@ def digits(
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
     search = train(run, network, splits["train"], gate_options, options)
-    metrics, alphas, curve = search.land()
+    metrics, alphas, curve = search.trim_to_target()
     selected = search.control.on(alphas)
     run.save_arrays(
         "inputs",

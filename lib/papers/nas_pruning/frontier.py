@@ -8,22 +8,25 @@ from lib.papers.nas_pruning import recipes
 from lib.papers.points import Method, network
 
 
-def searched(profile: str, task: str, m: int) -> Spec:
+def search_point(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
     teacher = grids.teacher(profile, task)
-    return recipes.searched(profile, task, teacher, ratio=m / students.HEADS)
+    return recipes.search_spec(profile, task, teacher, ratio=m / students.HEADS)
 
 
-def drawn(profile: str, task: str, m: int) -> Spec:
+def random_point(profile: str, task: str, m: int) -> Spec:
     """Return the Spec of a random architecture of the same cost."""
-    return recipes.drawn(grids.teacher(profile, task), ratio=m / students.HEADS)
+    return recipes.random_spec(grids.teacher(profile, task), ratio=m / students.HEADS)
 
 
 POINTS = {
     "NAS": Method(
-        "paper", partial(network, find=searched), "found", least=recipes.least
+        "paper", partial(network, find=search_point), "found", least=recipes.least_share
     ),
     "Random": Method(
-        "control", partial(network, find=drawn), "found", least=recipes.least
+        "control",
+        partial(network, find=random_point),
+        "found",
+        least=recipes.least_share,
     ),
 }

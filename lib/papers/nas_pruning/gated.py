@@ -34,7 +34,7 @@ REPORTED = {
 }
 
 
-def masked(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
+def masked_flops(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
     """Return the FLOPs of a model of a Shape in which every head and neuron has the
     same mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
@@ -65,4 +65,6 @@ def shares(shape: Shape, tokens: int = TOKENS) -> dict[str, float]:
         "feed-forward": layers * shape.ffn * neuron(h, tokens),
         "pooler": 2 * h * h,
     }
-    return {name: part / masked(shape, tokens=tokens) for name, part in parts.items()}
+    return {
+        name: part / masked_flops(shape, tokens=tokens) for name, part in parts.items()
+    }

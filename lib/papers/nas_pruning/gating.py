@@ -12,11 +12,11 @@ from transformers import PreTrainedModel
 from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import gates
-from lib.model.cut import wide
+from lib.model.cut import count_parts
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.papers.nas_pruning import gated as measured
-from lib.papers.nas_pruning.control import Control, encoder
+from lib.papers.nas_pruning.control import Control, encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
@@ -59,19 +59,19 @@ class Gating(loop.Method):
         ]
         before = self.model.get_buffer("average")
         alphas, average, note = self.control.move(
-            flat(self.apart), before.cpu().numpy(), flat(gradients), step, steps
+            flatten(self.apart), before.cpu().numpy(), flatten(gradients), step, steps
         )
         write(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def land(self) -> tuple[Json, np.ndarray, np.ndarray]:
+    def trim_to_target(self) -> tuple[Json, np.ndarray, np.ndarray]:
         """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of
         COLUMNS)."""
         control, before, logged = (
             self.control,
-            flat(self.apart),
-            self.run.logged("search"),
+            flatten(self.apart),
+            self.run.read_log("search"),
         )
         alphas, trimmed = control.trim(
             before, self.model.get_buffer("average").cpu().numpy()
@@ -106,14 +106,14 @@ class GateSearch(Gating):
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         operate(model, {"op": "gates", "regions": list(options.regions)})
-        alphas = gates.alphas(model).values()
+        alphas = gates.read_alphas(model).values()
         super().__init__(run, model, alphas, *costs(model, options.regions), options)
 
     def finish(self) -> Json:
-        metrics, alphas, curve = self.land()
+        metrics, alphas, curve = self.trim_to_target()
         every = {  # Half precision keeps the committed record small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
-            for (layer, kind), alpha in gates.alphas(self.model).items()
+            for (layer, kind), alpha in gates.read_alphas(self.model).items()
         }
         self.run.save_arrays("search", curve=curve, **every)
         return metrics | {
@@ -123,13 +123,13 @@ class GateSearch(Gating):
         }
 
 
-def flat(tensors: Iterable[Tensor]) -> np.ndarray:
+def flatten(tensors: Iterable[Tensor]) -> np.ndarray:
     """Return one float64 array of several tensors."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
 def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
-    """Fill several tensors from one array, the reverse of `flat`."""
+    """Fill several tensors from one array, the reverse of `flatten`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
         for tensor, part in zip(tensors, np.split(values, ends), strict=True):
@@ -150,7 +150,7 @@ def costs(
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         layer_widths.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
     attention: Any = layer.attention
-    return sizes, encoder(
+    return sizes, encoder_cost(
         model.config.hidden_size, attention.self.attention_head_size, layer_widths
     )
 
@@ -160,7 +160,7 @@ def widths(layer: nn.Module) -> dict[str, int]:
     "v"}."""
     return {
         "ffn" if what == NAMES["ffn"] else what: size
-        for what, size in wide(layer).items()
+        for what, size in count_parts(layer).items()
     }
 
 

@@ -16,8 +16,8 @@ from lib.core.options import Targets
 from lib.model.parts import layers, surgery
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
-from lib.train.matching import Match, imitating, layer_map
-from lib.train.objectives import TaskTraining, predicting
+from lib.train.matching import Match, imitate_teacher, layer_map
+from lib.train.objectives import TaskTraining, predict_targets
 
 
 def objective_of(
@@ -28,16 +28,18 @@ def objective_of(
     The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
     """
     if options.kind == "prediction":
-        return squared(training, model)
+        return squared_objective(training, model)
     if options.kind == "intermediate":
         return intermediate(training, model, options)
     if options.kind == "two_stage":
         return two_stages(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.outputs > 1
-    return predicting(training, model, Targets("soft" if soft else "hard"))
+    return predict_targets(training, model, Targets("soft" if soft else "hard"))
 
 
-def squared(training: TaskTraining, model: PreTrainedModel) -> nullcontext[loop.Loss]:
+def squared_objective(
+    training: TaskTraining, model: PreTrainedModel
+) -> nullcontext[loop.Loss]:
     """Return the objective that learns the teacher's logits by their mean squared
     error."""
     teacher = training.teacher_logits
@@ -78,7 +80,7 @@ def intermediate(
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
-            imitating(student, teacher, matches, training.numerics)
+            imitate_teacher(student, teacher, matches, training.numerics)
         )
 
 
@@ -89,7 +91,7 @@ def two_stages(
     """Yield a loss that matches the teacher's hidden states for the first half of the
     steps, and its logits for the second."""
     with (
-        squared(training, student) as later,
+        squared_objective(training, student) as later,
         intermediate(training, student, options) as first,
     ):
         yield Stages(first, later)

@@ -26,7 +26,7 @@ def random_architecture(run: RunWriter, gates: Json) -> Json:
     else:
         on = control.random_architecture(options, sizes, cost, run.seed)
     flops, full_flops = (
-        cost(control.Control(options, sizes, cost).sums(on)),
+        cost(control.Control(options, sizes, cost).sum_masks(on)),
         cost(sizes),
     )
     return {

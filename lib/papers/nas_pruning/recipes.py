@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
 from lib.papers import grids, published
-from lib.papers.grids import backbone, shape, started
+from lib.papers.grids import backbone, shape, start_checkpoint
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
 from lib.stats.compare import Column
@@ -86,14 +86,14 @@ def gates(ratio: float = 0.3, **changes: Any) -> Gates:
     return Gates(ratio=ratio, **GATES | changes)
 
 
-def general(profile: str, model: str = MAIN) -> Spec:
+def general_spec(profile: str, model: str = MAIN) -> Spec:
     """Return the Spec of an encoder before any task.
 
     Raises Refused, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
-    known("model", model, CHECKPOINTS)
+    check_name("model", model, CHECKPOINTS)
     if profile == "paper":
-        return started(profile, CHECKPOINTS[model])
+        return start_checkpoint(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone(profile)
     if profile != "toy":
@@ -109,13 +109,15 @@ def whole_model(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other
     than the profile's."""
     if profile == "paper" and model.startswith("TinyBERT"):
-        return distilled(profile, task, model)
-    train = paced(TEACHER, profile, task, () if task in TEN else LONG, epochs=epochs)
+        return distilled_spec(profile, task, model)
+    train = pace_training(
+        TEACHER, profile, task, () if task in TEN else LONG, epochs=epochs
+    )
     spec = grids.teacher(profile, task, train=train)
-    return replace(spec, inputs={"start": general(profile, model)})
+    return replace(spec, inputs={"start": general_spec(profile, model)})
 
 
-def distilled(
+def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()
 ) -> Spec:
     """Return the Spec of TinyBERT on a task, distilled from BERT-base in two stages
@@ -123,12 +125,12 @@ def distilled(
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows
     (6.1.1)."""
-    start, guide = general(profile, model), whole_model(profile, task, "BERT-base")
+    start, guide = general_spec(profile, model), whole_model(profile, task, "BERT-base")
     more = profile == "paper"
     return stages(profile, task, start, guide, None, more, epochs, TINYBERT)
 
 
-def paced(
+def pace_training(
     settings: Mapping[str, Train],
     profile: str,
     task: str,
@@ -150,7 +152,7 @@ def paced(
 def rows(profile: str, task: str) -> Json:
     """Return the descriptor of the rows of searches and retraining."""
     if profile in ROWS:
-        return grids.described(profile, task, ROWS[profile])
+        return grids.describe_data(profile, task, ROWS[profile])
     return grids.dataset(profile, task)
 
 
@@ -161,7 +163,7 @@ def states(
     return Objective(kind, attention=True, mask=profile != "paper")
 
 
-def variants(profile: str, task: str, augmented: bool = True) -> Spec | None:
+def augmentation_spec(profile: str, task: str, augmented: bool = True) -> Spec | None:
     """Return the Spec of augmented rows beside the rows of searches and retraining.
 
     It is None where not `augmented`.
@@ -169,7 +171,7 @@ def variants(profile: str, task: str, augmented: bool = True) -> Spec | None:
     return grids.augmentation(profile, task, rows(profile, task)) if augmented else None
 
 
-def searched(
+def search_spec(
     profile: str,
     task: str,
     start: Spec | None = None,
@@ -187,19 +189,21 @@ def searched(
     (7.6). lr: learning rate; 0 means the profile's. gate: fields of `gates`."""
     start, train = (
         start or whole_model(profile, task),
-        paced(SEARCH, profile, task, lr=lr),
+        pace_training(SEARCH, profile, task, lr=lr),
     )
     epochs = 1 if enlarged and profile == "paper" else train.epochs
     teacher = (guide or start) if objective.kind != "cross_entropy" else None
     args = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    args = grids.common(profile, task, rows(profile, task), gates=gates(**gate), **args)
-    augmented = variants(profile, task, enlarged)
+    args = grids.common_arguments(
+        profile, task, rows(profile, task), gates=gates(**gate), **args
+    )
+    augmented = augmentation_spec(profile, task, enlarged)
     return Spec(
         "nas_search", args, {"start": start, "teacher": teacher, "augmented": augmented}
     )
 
 
-def drawn(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
+def random_spec(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
     """Return the Spec of a random architecture in a model, of the cost of a search
     (Table 5).
 
@@ -225,21 +229,24 @@ def stages(
 
     search: the Spec that finds the architecture to train; None trains the whole model.
     epochs: epochs of the two stages; by default the profile's."""
-    args = grids.common(profile, task, rows(profile, task))
+    args = grids.common_arguments(profile, task, rows(profile, task))
     one, two = (
-        args | {"train": paced(settings, profile, task, epochs=number)}
+        args | {"train": pace_training(settings, profile, task, epochs=number)}
         for settings, number in zip(
             (INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True
         )
     )
-    inputs = {"teacher": guide, "augmented": variants(profile, task, augmented)}
+    inputs = {
+        "teacher": guide,
+        "augmented": augmentation_spec(profile, task, augmented),
+    }
     architecture = Output("search", "architecture") if search else None
     one |= {"objective": states(profile), "architecture": architecture}
     first = Spec("retrain", one, inputs | {"start": start, "search": search})
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
-def pruned(
+def pruned_spec(
     profile: str,
     task: str,
     model: str = MAIN,
@@ -252,9 +259,9 @@ def pruned(
     retrain.
 
     The fine-tuned model is the teacher. keep_weights: whether retraining starts from
-    the searched weights (7.8). changes: arguments of `searched`."""
+    the searched weights (7.8). changes: arguments of `search_spec`."""
     fine_tuned = whole_model(profile, task, model)
-    search = searched(profile, task, fine_tuned, objective=objective, **changes)
+    search = search_spec(profile, task, fine_tuned, objective=objective, **changes)
     return stages(
         profile,
         task,
@@ -276,10 +283,10 @@ def random(
     """Return the Spec of a random architecture with the same retraining.
 
     sized: whether each layer keeps as many heads and neurons as the search of the same
-    target leaves there (`drawn`); lr is then that of the search. times: multiple of the
+    target leaves there (`random_spec`); lr is then that of the search. times: multiple of the
     epochs of retraining."""
     fine_tuned = whole_model(profile, task)
-    search = searched(profile, task, fine_tuned, lr=lr, **gate) if sized else None
+    search = search_spec(profile, task, fine_tuned, lr=lr, **gate) if sized else None
     trainings = (INTERMEDIATE[profile], PREDICTION[profile])
     epochs = [times * train.epochs for train in trainings] if times > 1 else ()
     return stages(
@@ -287,12 +294,12 @@ def random(
         task,
         fine_tuned,
         fine_tuned,
-        drawn(fine_tuned, search, **gate),
+        random_spec(fine_tuned, search, **gate),
         epochs=epochs,
     )
 
 
-def magnitude(
+def magnitude_spec(
     profile: str,
     task: str,
     share: float,
@@ -305,8 +312,8 @@ def magnitude(
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model
     is. taught: whether each round learns the logits of the dense model instead, as a
     searched network does. Raises Refused for a share that is no round's."""
-    known("kept share", share, ROUNDS[profile])
-    origin = general(profile, model)
+    check_name("kept share", share, ROUNDS[profile])
+    origin = general_spec(profile, model)
     dense = grids.teacher(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = teacher = replace(dense, inputs={"start": origin})
@@ -334,7 +341,7 @@ def model_spec(profile: str, task: str, model: str) -> Spec:
     if not share:
         return whole_model(profile, task, model)
     augmented = profile == "paper" and task in AUGMENTED
-    return pruned(profile, task, base, augmented=augmented, ratio=int(share) / 100)
+    return pruned_spec(profile, task, base, augmented=augmented, ratio=int(share) / 100)
 
 
 def label(ratio: float, kind: str = "NAS") -> str:
@@ -351,7 +358,7 @@ def random_network(ratio: float, shape: str) -> Json:
     number = {
         (layer, kind): n for layer in range(full.layers) for kind, n in widths.items()
     }
-    cost = control.encoder(
+    cost = control.encoder_cost(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
     on = control.random_architecture(gates(ratio), number, cost, 0)
@@ -363,7 +370,7 @@ def random_network(ratio: float, shape: str) -> Json:
     }
 
 
-def least(profile: str) -> float:
+def least_share(profile: str) -> float:
     """Return the share of the encoder's FLOPs that one head and one neuron in each
     layer leave."""
     encoder = shape(profile)
@@ -372,7 +379,7 @@ def least(profile: str) -> float:
         encoder.hidden // encoder.heads,
         [{"heads": 1, "ffn": 1}] * encoder.layers,
     )
-    return one / gated.masked(encoder)
+    return one / gated.masked_flops(encoder)
 
 
 def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
@@ -381,7 +388,7 @@ def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
 
     A small encoder can reach high ones alone. Raises Refused where it can reach none.
     """
-    ratios, low = ratios or RATIOS, least(profile)
+    ratios, low = ratios or RATIOS, least_share(profile)
     reachable_ratios = [
         ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)
     ]

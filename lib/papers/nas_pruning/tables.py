@@ -63,7 +63,9 @@ def rows(
     ]
 
 
-def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], str]]:
+def table_of_ends(
+    frame: pd.DataFrame, source: str
+) -> dict[Any, dict[tuple[str, str], str]]:
     """Return where searches and random draws ended, as a part of a page's table.
 
     It has the share of the FLOPs before and after the final trim, and the number of
@@ -77,7 +79,7 @@ def landed(frame: pd.DataFrame, source: str) -> dict[Any, dict[tuple[str, str], 
     }
     return {
         model: {
-            (source, name): compare.spread(part[key]) if key in part else "–"
+            (source, name): compare.spread_text(part[key]) if key in part else "–"
             for name, key in columns.items()
         }
         for model, part in frame.groupby("model", sort=False)
@@ -90,7 +92,10 @@ def measured(
     """Return parts of a table: scores of runs, and where the searches behind them
     ended."""
     frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
-    return [*runs.by_task(columns), *(landed(*pair) for pair in frames if len(pair[0]))]
+    return [
+        *runs.by_task(columns),
+        *(table_of_ends(*pair) for pair in frames if len(pair[0])),
+    ]
 
 
 def show(
@@ -108,7 +113,7 @@ def show(
     page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
 
 
-def gains(
+def draw_gains(
     page: Page,
     runs: Runs,
     base: str,
@@ -118,7 +123,7 @@ def gains(
     """Draw how much the model `base` scores above each other model.
 
     label: what is subtracted from what, in words, and the unit."""
-    page.forest(runs.above(base, columns), label=label, name="gains")
+    page.forest(runs.differences_to_rivals(base, columns), label=label, name="gains")
 
 
 def show_tested(
@@ -139,7 +144,7 @@ def show_tested(
     show(page, runs, searches, printed, runs.caption("test", more))
     page.note(published.corrections("nas_pruning", table.split("_")[0]))
     same = twins(str(page.scope), models[0])
-    encoder = grids.called(str(page.scope))
+    encoder = grids.name_encoder(str(page.scope))
     place = f"{encoder} in the place of {models[0]}" if same else models[0]
     others = " and ".join(m for m in same if m != models[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."
@@ -148,7 +153,10 @@ def show_tested(
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
-    estimates, label = runs.above(models[0], nas.COLUMNS), f"{place} minus its network"
+    estimates, label = (
+        runs.differences_to_rivals(models[0], nas.COLUMNS),
+        f"{place} minus its network",
+    )
     if models[0] in same[:1] or not same:
         page.forest(estimates, lost, f"{label} (points)", "gains")
     else:
@@ -166,14 +174,14 @@ def twins(profile: str, model: str) -> list[str]:
     return same if len(same) > 1 else []
 
 
-def turned(
+def transpose_table(
     table: str, rename: Callable[[str], str]
 ) -> dict[str, dict[tuple[str, str], Any]]:
     """Return a published table whose columns are models, as a part of a page's table.
 
     rename: a function from the printed name of a model to its name on the page.
     """
-    rows = published.lines("nas_pruning", table)
+    rows = published.read_rows("nas_pruning", table)
     return {
         rename(model): {
             ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows

@@ -16,7 +16,7 @@ from lib.papers.nas_pruning.objectives import objective_of
 from lib.papers.nas_pruning.options import Gates, Objective
 from lib.train import loop
 from lib.train.learn import TaskTraining, learn
-from lib.train.objectives import predicting
+from lib.train.objectives import predict_targets
 
 
 def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
@@ -52,7 +52,7 @@ def retrain(
     None keeps the model as it is. Predictions and metrics are those of `finetune`;
     `flops` is in the report's convention."""
     model = training.start()
-    if gates.present(model):
+    if gates.has_gates(model):
         gates.detach(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
@@ -85,7 +85,7 @@ def imp(
     if objective:
         learned = objective_of(training, model, Objective(**objective))
     else:
-        learned = predicting(training, model, Targets("hard"))
+        learned = predict_targets(training, model, Targets("hard"))
     return learn(training, model, learned, [ticket]) | size(model)
 
 
@@ -104,7 +104,9 @@ class Ticket(loop.Method):
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(share * sum(size.numel() for size in sizes))
-        self.masks = masks.top_of_all(sizes, count)  # Of equal ones the first stay.
+        self.masks = masks.masks_of_largest(
+            sizes, count
+        )  # Of equal ones the first stay.
         theirs = base(origin).state_dict()  # It may have more tensors.
         base(model).load_state_dict(
             {name: theirs[name] for name in base(model).state_dict()}

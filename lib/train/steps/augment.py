@@ -28,7 +28,7 @@ def augment(
 
     The input `language_model` proposes words. Raises Refused for a task of spans.
     """
-    arithmetic, options = loop.options(numerics), Augment(**augment)
+    arithmetic, options = loop.read_numerics(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise Refused(
             f"{data['task']} cannot be augmented: its answers are places in the text"
@@ -96,6 +96,6 @@ def variants(
             [s[i] for s in sides],
         )
         yield [
-            words.variants(text, source, candidates[text], options, dice)
+            words.draw_variants(text, source, candidates[text], options, dice)
             for text in texts
         ]

@@ -29,15 +29,15 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     counts, with a fixed regularisation (C = 0.3, or ridge 10). A task of spans has no
     such model, nor have training rows of one class. With the input `start`, an
     encoder, it reads no more of a row than that encoder does: `cut` tokens."""
-    task, splits = sources.described(data), sources.load(data, run.seed)
+    task, splits = sources.task_of_descriptor(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.majority(task, splits)}
     if not (task.span or task.labels and len(np.unique(train.y)) < 2):
         if "start" in run.inputs:
-            tokenizer = backbone.words(run.inputs["start"].model)
-            train, dev = (clipped(tokenizer, split, cut) for split in (train, dev))
+            tokenizer = backbone.load_tokenizer(run.inputs["start"].model)
+            train, dev = (clip_texts(tokenizer, split, cut) for split in (train, dev))
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
-        x, y = (counts(counter, split) for split in (train, dev))
+        x, y = (count_word_forms(counter, split) for split in (train, dev))
         # The stubs of scikit-learn have other arrays.
         model: Any = (
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
@@ -47,7 +47,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
 
 
-def clipped(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
+def clip_texts(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
     """Return the rows of a Split with the texts that stand in their first tokens.
 
     length: the number of tokens to which a model cuts a row."""
@@ -67,7 +67,7 @@ def clipped(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Sp
     return replace(split, a=parts[0], b=parts[1] if split.b else None)
 
 
-def counts(counter: CountVectorizer, split: Split) -> csr_matrix:
+def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row.
 
     Rows of pairs have the counts of both texts, the number of words that both share,

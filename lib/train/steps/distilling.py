@@ -23,9 +23,9 @@ from lib.train import loop
 from lib.train.learn import TaskTraining, learn
 from lib.train.matching import (
     Match,
-    imitating,
+    imitate_teacher,
     layer_map,
-    matching,
+    match_states,
     states_on_disk,
     write_states,
 )
@@ -91,7 +91,7 @@ class Mended(loop.Method):
         return np.concatenate(taps) if taps else np.zeros(0)
 
     def finish(self) -> dict[str, float]:
-        curve = self.run.logged("curve")
+        curve = self.run.read_log("curve")
         self.run.save_arrays("curve", **curve)
         metrics = {
             "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
@@ -133,9 +133,11 @@ def objective_of(
     from disk. States on disk are those of the plain rows, without padding."""
     comparisons = matches(student, teacher, options)
     if "states" not in training.run.inputs:
-        return imitating(student, teacher, comparisons, training.numerics)
+        return imitate_teacher(student, teacher, comparisons, training.numerics)
     path = training.run.inputs["states"].model / "states.safetensors"
-    return matching(student, states_on_disk(path, len(layers(teacher))), comparisons)
+    return match_states(
+        student, states_on_disk(path, len(layers(teacher))), comparisons
+    )
 
 
 def perform(

@@ -43,9 +43,12 @@ def latency(
     percentile of `runs` turns), the speedup (the median over turns of the reference's
     time over the model's), and parameters. It saves all `times` [models, runs] in
     seconds."""
-    arithmetic = loop.options(numerics)
+    arithmetic = loop.read_numerics(numerics)
     torch.manual_seed(run.seed)
-    made = {name: encoder(description) for name, description in (models or {}).items()}
+    made = {
+        name: random_encoder(description)
+        for name, description in (models or {}).items()
+    }
     made |= {
         name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
         for name, source in sorted(run.inputs.items())
@@ -88,7 +91,7 @@ def clocks() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def encoder(description: Json) -> transformers.PreTrainedModel:
+def random_encoder(description: Json) -> transformers.PreTrainedModel:
     """Return the encoder of a description, with random weights."""
     if "net" in description:
         model = supernet.build(description["net"])

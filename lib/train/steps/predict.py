@@ -23,10 +23,10 @@ def predict(
 
     It saves logits [N, C], labels and row numbers as `test`. Raises Refused where the
     test rows have changed."""
-    arithmetic, training = loop.options(numerics), Train(**train)
+    arithmetic, training = loop.read_numerics(numerics), Train(**train)
     split = sources.one_split(data["source"], data["task"], "test")
     sources.check("the test file", sources.digest({"rows": split}), digest)
-    task = sources.described(data)
+    task = sources.task_of_descriptor(data)
     model, tokenizer = heads.network(run.inputs["model"].model, task, 0.0, run.seed)
     rows, marks = heads.rows(tokenizer, split, task, training.max_length, span)
     metrics, arrays = marks(

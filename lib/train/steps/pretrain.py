@@ -38,7 +38,10 @@ def pretrain(
     these, the shares that are shown as [MASK] or as a random word}. Without `train` the
     encoder keeps its random weights, which is the control that tells what pre-training
     is worth."""
-    arithmetic, training = loop.options(numerics), Train(**train) if train else None
+    arithmetic, training = (
+        loop.read_numerics(numerics),
+        Train(**train) if train else None,
+    )
     tokenizer = words(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(stream(run.seed, "init"))
@@ -53,7 +56,7 @@ def pretrain(
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
     if training:
-        first, second, follows = passages(
+        first, second, follows = draw_passages(
             toy.corpus(corpus["sentences"], corpus["seed"]), run.seed
         )
         encoded = encode(
@@ -81,7 +84,9 @@ def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def passages(texts: list[str], seed: int) -> tuple[list[str], list[str], np.ndarray]:
+def draw_passages(
+    texts: list[str], seed: int
+) -> tuple[list[str], list[str], np.ndarray]:
     """Return (first sentences, second sentences, codes [N]: 0 where the second follows
     the first).
 
@@ -129,7 +134,7 @@ def masked_words(
     """Return f(batch, rows) -> {"loss", "masked", "next"}, the loss for
     lib.train.loop.fit.
 
-    follows: the codes [N] of `passages`.
+    follows: the codes [N] of `draw_passages`.
     """
 
     def loss(

@@ -8,8 +8,8 @@ from lib.core.types import Json
 from lib.model import backbone, compact
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.train.learn import TaskTraining, learn, predictions
-from lib.train.objectives import predicting
+from lib.train.learn import TaskTraining, learn, save_predictions
+from lib.train.objectives import predict_targets
 
 
 def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
@@ -22,7 +22,7 @@ def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     Metrics are in float64; those of the first development set have no prefix."""
     model = training.start()
     return learn(
-        training, model, predicting(training, model, Targets(**targets))
+        training, model, predict_targets(training, model, Targets(**targets))
     ) | size(model)
 
 
@@ -34,6 +34,6 @@ def quantise(training: TaskTraining) -> dict[str, float]:
     tensors."""
     model = training.start()
     operate(model, {"op": "int8"})
-    result = predictions(training.run, training.judges(model))
+    result = save_predictions(training.run, training.judges(model))
     backbone.save(model, training.tokenizer, training.run.model)
-    return result | size(model) | {"bytes": compact.stored(model)}
+    return result | size(model) | {"bytes": compact.count_bytes(model)}

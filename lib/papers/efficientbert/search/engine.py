@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.core import disk
-from lib.core.names import Refused, settled, stream
+from lib.core.names import Refused, changed_fields, stream
 from lib.core.spec import canonical
 from lib.core.types import Json
 from lib.model.formula import FormulaError
@@ -41,7 +41,7 @@ def search(
     where it raises FloatingPointError or FormulaError, or gives no finite number.
     progress: f(fraction), called after each evaluation. The search ends early where no
     candidate is new."""
-    path, first = Path(path), space.first()
+    path, first = Path(path), space.starting_networks()
     history = resume(space, options, seed, path)
     while len(history) < options.budget:
         began, n = time.perf_counter(), len(history)
@@ -53,7 +53,7 @@ def search(
         )
         if candidate is None:
             break
-        score, failed = judged(evaluate, candidate)
+        score, failed = score_candidate(evaluate, candidate)
         seconds = round(time.perf_counter() - began, 3)
         entry = Evaluation(candidate, space.key(candidate), score, seconds, failed)
         append(path, {**vars(entry), "candidate": space.pack(candidate)})
@@ -63,7 +63,9 @@ def search(
     return history
 
 
-def judged(evaluate: Callable[[Net], float], candidate: Net) -> tuple[float, str]:
+def score_candidate(
+    evaluate: Callable[[Net], float], candidate: Net
+) -> tuple[float, str]:
     """Return (score, why the evaluation failed); the reason is "" where it did not."""
     try:
         score = float(evaluate(candidate))
@@ -97,7 +99,8 @@ def mark(value: Json) -> str:
 
 
 def complete_lines(content: bytes) -> Iterator[tuple[Json, bytes]]:
-    """Yield (a line of a history, its bytes) up to one that is not what was written."""
+    """Yield (parsed line, its raw bytes) of a search history, up to the first line that
+    is cut off or damaged."""
     for line in content.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             value = json.loads(line)
@@ -114,7 +117,9 @@ def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluat
     anew."""
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {
-        name: value for name, value in settled(options).items() if name != "budget"
+        name: value
+        for name, value in changed_fields(options).items()
+        if name != "budget"
     }
     header = {"space": space.identity(), "seed": seed, "search": proposing}
     lines = list(complete_lines(path.read_bytes() if path.exists() else b""))

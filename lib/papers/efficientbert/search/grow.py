@@ -112,7 +112,7 @@ def change(tokens: list[str], linears: int, dice: Callable[[], float]) -> list[s
     ]
 
 
-def accepted(tokens: list[str], *widths: Any) -> language.Node | None:
+def parse_if_valid(tokens: list[str], *widths: Any) -> language.Node | None:
     """Return the tree of a prefix list that is a formula of the space, else None.
 
     widths: as `search.language.check` takes them. The code
@@ -132,7 +132,7 @@ def grow(
     accepted."""
     seed = prefix(language.parse(formula))
     for _ in range(tries):
-        node = accepted(change(seed, linears, dice), *widths)
+        node = parse_if_valid(change(seed, linears, dice), *widths)
         if node:
             return str(node)
     return formula

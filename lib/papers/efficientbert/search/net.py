@@ -7,7 +7,7 @@ feed-forward networks of a layer, T tokens, V rows of the token table."""
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.core.names import Refused, one_of
+from lib.core.names import Refused, check_allowed
 from lib.core.options import FACTOR
 from lib.core.types import Json
 from lib.model.formula import Node
@@ -135,7 +135,7 @@ def parameters(
     BERT is usually counted. "with projection" adds instead the d x `teacher` layer that
     serves distillation alone, as EfficientBERT counts. tables: arguments of
     `embedding_parameters`. Raises Refused for another convention."""
-    one_of("parameters", "convention", convention, CONVENTIONS)
+    check_allowed("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
         attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l))

@@ -57,13 +57,13 @@ def propose(
     if options.method == "evolution" and len(history) >= options.population:
         return evolution(space, history, seen, options, rng)
     if options.method != "cascade":
-        return follow(space, seen, [], options, rng)
+        return draw_in_region(space, seen, [], options, rng)
     import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
 
     with threadpool_limits(
         1
     ):  # More threads would wait for each other, up to 20 times as long.
-        return follow(space, seen, path(space, history, options), options, rng)
+        return draw_in_region(space, seen, path(space, history, options), options, rng)
 
 
 def path(
@@ -79,14 +79,14 @@ def path(
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.features([e.candidate for e in known])
-    fitted = cascade(
+    fitted = fit_cascade(
         features.tobytes(), features.shape[1], tuple(e.score for e in known)
     )
     # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
     return [classifier.predict for classifier in fitted]
 
 
-def follow(
+def draw_in_region(
     space: Space,
     seen: set[str],
     conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
@@ -103,7 +103,7 @@ def follow(
         new = [candidate for candidate in drawn if space.key(candidate) not in seen]
         if not new:
             continue
-        steps = followed(space, new, conditions)
+        steps = count_conditions(space, new, conditions)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
         if reached == len(conditions):
@@ -111,7 +111,7 @@ def follow(
     return best
 
 
-def followed(
+def count_conditions(
     space: Space,
     candidates: list[Net],
     conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
@@ -128,7 +128,7 @@ def followed(
 
 
 @lru_cache(maxsize=2)
-def cascade(
+def fit_cascade(
     features: bytes, columns: int, scores: tuple[float, ...]
 ) -> tuple[HistGradientBoostingClassifier, ...]:
     """Return the classifiers of ever better halves of some samples.
@@ -176,4 +176,4 @@ def evolution(
         child = space.mutate(parent, rng)
         if space.key(child) not in seen:
             return child
-    return follow(space, seen, [], options, rng)
+    return draw_in_region(space, seen, [], options, rng)

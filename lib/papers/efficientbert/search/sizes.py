@@ -36,9 +36,11 @@ class Sizes:
 
     def count(self) -> int:
         """Return the number of ways."""
-        return int(self.following(0, 0))
+        return int(self.count_choices(0, 0))
 
-    def following(self, layer: int, spent: int | np.ndarray) -> np.int64 | np.ndarray:
+    def count_choices(
+        self, layer: int, spent: int | np.ndarray
+    ) -> np.int64 | np.ndarray:
         """Return how many choices for `layer` and those after it end in the window.
 
         spent: the cost of the layers before it.
@@ -52,7 +54,7 @@ class Sizes:
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
-                ways = self.following(layer + 1, spent + self.costs[layer])
+                ways = self.count_choices(layer + 1, spent + self.costs[layer])
                 self._weights[layer, spent] = (
                     (ways / ways.sum()).astype(float).cumsum().tolist()
                 )

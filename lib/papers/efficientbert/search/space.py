@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import Refused, known
+from lib.core.names import Refused, check_name
 from lib.core.types import Json
 from lib.model import formula as language
 from lib.papers.efficientbert.search.grow import (
@@ -90,7 +90,7 @@ class Space:
     tables: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known("search stage", self.stage, SEARCHED)
+        check_name("search stage", self.stage, SEARCHED)
         if not self.id_tuples():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
             raise Refused(f"no candidate has {window}: move the window")
@@ -155,7 +155,7 @@ class Space:
         ]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
-    def inside(self, net: Net) -> bool:
+    def is_in_window(self, net: Net) -> bool:
         """Return whether a network's size is in the window; always where sizes are not
         searched."""
         return "ids" not in self.searched or self.low <= self.size(net) <= (
@@ -171,7 +171,7 @@ class Space:
 
     # ---- CANDIDATES
 
-    def first(self) -> list[Net]:
+    def starting_networks(self) -> list[Net]:
         """Return the networks that the code evaluates before it draws: the start.
 
         In stage 2 there is also the start with BERT's formula in every layer.
@@ -180,7 +180,7 @@ class Space:
         nets = (self.start, replace(self.start, layers=plain))[
             : 1 + (self.stage == "stage2")
         ]
-        return [net for net in dict.fromkeys(nets) if self.inside(net)]
+        return [net for net in dict.fromkeys(nets) if self.is_in_window(net)]
 
     def draw(self, rng: np.random.Generator) -> Net:
         """Return a candidate drawn without guidance.
@@ -245,7 +245,7 @@ class Space:
             for id_ in IDS
             if id_ != (old.stack, old.q)
             and self._fits(layer := _layer(old.formula, *id_))
-            if self.inside(self._with(net, i, layer))
+            if self.is_in_window(self._with(net, i, layer))
         ]
 
     def _with(self, net: Net, i: int, layer: Layer) -> Net:

@@ -54,21 +54,21 @@ def search(
     is given. Without warmup they are parts of the supernet, with its head of the task
     `classifier`. The score is the task's first metric on the held-out rows: after the
     training, or with select "best" its highest. With `score` "loss" it is that of
-    `lib.papers.efficientbert.students.likeness`, and parts of a supernet have the input
+    `lib.papers.efficientbert.students.make_likeness`, and parts of a supernet have the input
     `teacher` too.
 
     Each evaluation is a line of `history.jsonl`
     (search.engine). Metrics are those of the winner, and what
-    later steps take from it (`handed`). `is_start` tells a search that found nothing
+    later steps take from it (`hand_over`). `is_start` tells a search that found nothing
     better than the network that it began with. Every candidate gets the same fresh
     head; in the code one head goes on from candidate to candidate."""
     run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
-        evaluate = trained(training, options.score, *learned)
+        evaluate = scorer_by_training(training, options.score, *learned)
     else:
         assert classifier is not None
-        evaluate = shared(training, options.score, classifier)
+        evaluate = scorer_of_part(training, options.score, classifier)
     start = run.inputs["start"].model
     projection = students.projection(start)
     assert projection is not None
@@ -77,7 +77,7 @@ def search(
     path = run.folder / "history.jsonl"
     history = engine.search(where, evaluate, options, run.seed, path, run.progress)
     best = engine.best(history)
-    return handed(where, best.candidate) | {
+    return hand_over(where, best.candidate) | {
         "score": best.score,
         "parameters": where.size(best.candidate),
         "evaluations": len(history),
@@ -85,7 +85,7 @@ def search(
     }
 
 
-def handed(where: Space, net: Net) -> Json:
+def hand_over(where: Space, net: Net) -> Json:
     """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
     "net" is the network that the search found. "supernet" has its formulas with the
@@ -108,7 +108,7 @@ def handed(where: Space, net: Net) -> Json:
     }
 
 
-def judged(
+def scorer_of_model(
     training: TaskTraining, model: transformers.PreTrainedModel, score: str
 ) -> Callable[[], float]:
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
@@ -116,17 +116,17 @@ def judged(
     score: as in lib.core.options.Search.
     """
     if score == "loss":
-        return students.likeness(training, model)
+        return students.make_likeness(training, model)
     return partial(training.score, training.judges(model, "held_out")["held_out"])
 
 
-def shared(
+def scorer_of_part(
     training: TaskTraining, score: str, classifier: str
 ) -> Callable[[Net], float]:
     """Return f(net) -> score of a part of the supernet without training."""
     folder = training.run.inputs["start"].model
     model, training.tokenizer = students.classifier(folder, classifier)
-    judge = judged(training, model, score)
+    judge = scorer_of_model(training, model, score)
 
     def evaluate(net: Net) -> float:
         supernet.choose(model, net)
@@ -135,7 +135,7 @@ def shared(
     return evaluate
 
 
-def trained(
+def scorer_by_training(
     training: TaskTraining,
     score: str,
     options: Warmup,
@@ -154,13 +154,13 @@ def trained(
 
     def evaluate(net: Net) -> float:
         student = students.for_task(run, net, training.task, teacher, train.dropout)
-        judge = judged(training, student, score)
+        judge = scorer_of_model(training, student, score)
         part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
         if corpus:
             assert pretrain is not None
-            with students.distilling(student, general, options, numerics) as loss:
+            with students.distil_objective(student, general, options, numerics) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
-        with students.distilling(
+        with students.distil_objective(
             student, teacher, options, numerics, rows.labels
         ) as loss:
             loop.fit(part, student, rows, loss, train, numerics, judge)
