@@ -274,6 +274,15 @@ def test_weights_in_parts_are_joined_by_the_command_that_the_refusal_names(make)
     assert encoder.folder(folder)
 
 
+def test_names_with_blanks_and_line_ends_give_one_line_that_can_be_typed(make):
+    assert "fetch 'my model', then" in refusal("my model")
+    folder = make().rename("two\nlines")
+    for name in ("a\nb", str(folder), "tab\there"):
+        with pytest.raises(Refused, match="no name of one line; fix: ") as caught:
+            encoder.folder(name)
+        assert len(str(caught.value).splitlines()) == 1
+
+
 def test_a_name_at_the_hub_is_told_how_to_fetch_and_then_taken(make, monkeypatch):
     folder = make()
     told = refusal("bert-base-uncased")

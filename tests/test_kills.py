@@ -42,8 +42,13 @@ def at_work(body, runs):
 
 @pytest.fixture(scope="module", autouse=True)
 def own_server():
-    """The server of this module's processes has other imports than that of workers."""
-    yield
+    """The server of this module's processes has other imports than that of workers.
+
+    It finds this file by PYTHONPATH: Python 3.11 hands it no other search path, and
+    leaves out in silence what it cannot import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        yield
     forkserver._forkserver._stop()
     forkserver._forkserver._preload_modules = ["__main__"]
 

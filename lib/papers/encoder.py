@@ -8,6 +8,7 @@ is refused at once, in one line with the path that the reader gave.
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,9 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     checkpoint that `lib fetch` brought. task: what it is for; None stands for tasks of
     pairs without a head. Raises Absent where a file is missing, and Refused for an
     encoder that cannot be trained on the task."""
+    if not str(path).isprintable():
+        fix = "fix: rename its folder, in characters that are printed"
+        raise Refused(f"the model {str(path)!r} has no name of one line; {fix}")
     place = paths.resolve_path(path)
     if not place.is_dir():
         place = (
@@ -128,8 +132,9 @@ def missing_file(place: Path) -> str:
 
 def why_missing(place: Path, file: str) -> str:
     """Return why a folder lacks a file, with a fix, by what it has instead."""
+    quoted = shlex.quote(str(place))
     if not place.is_dir():
-        fetch = f"fix: python -m lib fetch {place}, then the same command"
+        fetch = f"fix: python -m lib fetch {quoted}, then the same command"
         return f"no folder has this name; {fetch}, or name {FORM}"
     inside = [sub.parent.name for sub in sorted(place.glob(f"*/{CONFIG}"))]
     if file == CONFIG and (place / "adapter_config.json").exists():
@@ -137,7 +142,7 @@ def why_missing(place: Path, file: str) -> str:
     if file == CONFIG and inside:
         return f"it has no {file}; fix: name its folder {place / inside[0]}"
     if file == data.WEIGHTS and (place / models.PICKLE).exists():
-        return f"it has a pickle of weights; fix: python -m lib fetch {place}"
+        return f"it has a pickle of weights; fix: python -m lib fetch {quoted}"
     if file == data.WEIGHTS and any(place.glob("*.index.json")):
         cls = (read(place / CONFIG).get("architectures") or ["AutoModel"])[0]
         code = f"from transformers import {cls}; name = {str(place)!r}; "
