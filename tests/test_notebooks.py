@@ -20,6 +20,7 @@ from lib.claims import notebook
 from lib.claims import words as verdict
 from lib.claims.cells import parse_cell
 from lib.core import paths
+from lib.core.names import Refused
 from lib.report import artefact, equation, site, verdicts
 from lib.stats.paired import Estimate
 
@@ -422,3 +423,14 @@ def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     assert page == equation.make_readable(text, T03)
     with pytest.raises(ValueError):
         equation.make_readable(r"$\frac{a$", T03)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.id_of_notebook)
+def test_every_number_of_a_notebook_has_a_range(path):
+    for name, parameter in notebook.read_parameters(path).items():
+        listed = isinstance(parameter.default, list)
+        if parameter.type in (int, float):
+            for wild in (-(10**12), 10**12):
+                value = parameter.type(wild)
+                with pytest.raises(Refused, match="must be from"):
+                    notebook.check_values(path, {name: [value] if listed else value})
