@@ -323,8 +323,11 @@ class Page:
     ) -> None:
         """Note differences of the page's own profile, which answer where no claim
         does."""
+        method, is_named, _ = what.partition(" minus another")
+        start = f"{method} minus " if is_named else f"{what}, "
+        start = start[:1].upper() + start[1:]
         self.sentences += [
-            f"{what}, {place}: {compare.format_interval(e, is_sentence=True)}."
+            f"{start}{place}: {compare.format_interval(e, is_sentence=True)}."
             for (source, place), e in estimates.items()
             if e and source.endswith(f", {self.scope}")
         ]

@@ -12,6 +12,7 @@ from lib.claims import lists
 from lib.claims.words import (
     AGREES,
     CHECKS,
+    NO_EFFECT,
     NOT_MEASURED,
     READING,
     WORDS,
@@ -78,7 +79,7 @@ def printed_or_interest(result: Result) -> str:
     """Return the printed value of a comparison as text, or the effect of interest in
     its place."""
     if result.counts and result.printed is not None:
-        return f"{result.printed:+.0f} points of the runs"
+        return f"{result.printed:+.0f} % of the runs"
     if result.printed is not None:
         return result.number(result.printed)
     return f"({result.number(result.interest)} of interest)" if result.interest else ""
@@ -94,6 +95,8 @@ def write_sentence(result: Result) -> str:
         "" if result.printed is None else f", printed {printed_or_interest(result)}"
     )
     lost = f" ({result.collapsed})" if result.collapsed else ""
+    if result.word == NO_EFFECT and result.printed is None:
+        printed = f", of interest from {result.number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.unmeasured else ""
     return (
         f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}{few}."

@@ -155,7 +155,7 @@ def show_tested(
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     estimates, label = (
         runs.differences_to_rivals(models[0], nas.COLUMNS),
-        f"{place} minus its network",
+        f"{place} minus another",
     )
     if models[0] in same[:1] or not same:
         page.forest(estimates, lost, f"{label} (points)", "gains")
