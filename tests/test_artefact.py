@@ -379,11 +379,13 @@ def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
     )
     assert not page.html() and not page.files
     few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
-    page.forest({("this run, toy", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)")
+    for place, label in (("SST-2", "a minus b"), ("b, SST-2", "a minus another")):
+        estimates = {("this run, toy", place): few}
+        page.forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
     page.finish()
     body = json.loads((page.folder / f"{NAME}.json").read_text())
-    line = "a minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."
-    first, *others = body["answer"]
+    line = "A minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."
+    first, *others = body["answer"]  # both differences say the same
     assert first == line and others[0].startswith("Recorded at mini: Ghosts minus")
     assert "<svg" in page.html()
 

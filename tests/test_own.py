@@ -875,7 +875,7 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
         "distilled alike, has no run here, so what the cut costs is not known" in told
     )
     told = advice(80, 70, floors, SimpleNamespace(mean=-0.9))
-    assert "To the whole model distilled alike: -0.9 points." in told
+    assert "That is -0.9 points against the whole model distilled alike." in told
     assert "bag of words 62.0" in advice(80, 70, floors)
     assert advice(61, 70, floors).startswith(
         "No advice: the whole model has 61.0 points"
