@@ -15,7 +15,8 @@ def checkpoint(
 ) -> dict[str, str]:
     """Copy a published checkpoint into the store.
 
-    random: whether its weights are drawn anew, which is the control without
+    digest: the expected digest of its files.
+    random: whether its weights are replaced by random ones, as a control without
     pre-training."""
     folder = run.folder / "model"
     models.copy(name, digest, folder)
