@@ -60,7 +60,7 @@ class Ray:
         )
         try:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
-        except Exception as error:  # Ray raises exceptions of many kinds.
+        except Exception as error:  # Ray raises errors of many classes.
             raise Refused(
                 f"no Ray cluster at {address}: {error_in_one_line(error)}"
             ) from None

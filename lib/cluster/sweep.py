@@ -162,7 +162,8 @@ def make_runs(
     finally:
         executor.close()
         bar.bar.close()
-    for spec in todo:  # Inputs come first.
+    # Mark Specs whose inputs failed; inputs come before the Specs that need them.
+    for spec in todo:
         for parent in graph[spec] & lost.keys():
             lost[spec] = why_lost(parent, lost[parent])
     return lost

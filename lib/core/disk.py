@@ -36,7 +36,8 @@ TICK = 10**9
 
 
 class Damaged(Refused):
-    """Damaged is raised where a file is not what was written; the message names it."""
+    """Damaged is raised for a file whose content is wrong or malformed; the message
+    names the file."""
 
 
 @contextmanager
@@ -118,7 +119,7 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
         )
-        full.is_explained = True  # pyrefly: ignore[missing-attribute]: any error takes a note
+        full.is_explained = True  # pyrefly: ignore[missing-attribute]: a new attribute
         raise full from error
 
 
@@ -153,8 +154,8 @@ def remove(path: Path) -> None:
 
 @cache
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that
-    names it."""
+    """Return the tables of a TOML file as a dict, with lists as tuples. Raises Damaged,
+    naming the file, where it cannot be parsed."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

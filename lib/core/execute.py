@@ -83,7 +83,7 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
         failure = {"error": error_in_one_line(error)}
         try:
             writer.write_state("failed", **failure, traceback=traceback.format_exc())
-        except OSError:  # The disk may be full.
+        except OSError:  # On a full disk, overwrite the file in place.
             with suppress(OSError):
                 writer.write_state("failed", in_place=True, **failure)
         raise
@@ -114,10 +114,10 @@ def describe_environment(spec: Spec) -> Json:
 
 @cache
 def read_commit() -> dict[str, str]:
-    """Return {"commit"} of the code as this process first saw it.
+    """Return {"commit": abbreviated hash} of this code in git, as of the first call.
 
-    "-dirty" follows where a committed file had been changed. Outside a checkout the
-    dict is empty."""
+    "-dirty" follows where files differ from the commit. Outside a git checkout the dict
+    is empty."""
     words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
     words += ["--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}

@@ -37,7 +37,8 @@ class Numerics(Option):
 
 @dataclass(frozen=True)
 class Train(Option):
-    """A Train is the settings of one training (AdamW, linear decay)."""
+    """A Train has the settings of one training by AdamW, with a linear decay of the
+    learning rate."""
 
     epochs: Count
     batch: Count
@@ -48,8 +49,8 @@ class Train(Option):
     weight_decay: float = 0.0
     dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
     pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
-    # "best" keeps the model with the best development score, as the papers do, which is
-    # optimistic.
+    # Which model is kept: after the "last" step, or with the "best" development score.
+    # The papers do the latter, which is optimistic.
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.

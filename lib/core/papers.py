@@ -1,8 +1,8 @@
 """This module finds the papers: each is a folder of `lib/papers`.
 
-No other module of the core names a paper. So a paper is added, or taken away, with its
-folder alone: its steps, options, measures and points are collected here by the names of
-its files."""
+No other module of `lib/core` names a paper. So a paper is added or removed by its
+folder alone: its steps, options, measures and points are found by the names of its
+files."""
 
 from dataclasses import dataclass
 from functools import cache

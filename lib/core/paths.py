@@ -73,7 +73,7 @@ def resolve_path(path: str | Path) -> Path:
     A relative path is looked for in the working folder, then in the project's."""
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
     place = next((place for place in places if place.exists()), places[0])
-    return Path(os.path.realpath(place))  # Path.resolve fails where a link is a loop.
+    return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
 
 def in_lab() -> bool:

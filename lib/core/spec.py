@@ -44,7 +44,7 @@ class Spec:
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    if TYPE_CHECKING:  # An input may be None here, but not in the field.
+    if TYPE_CHECKING:  # The constructor takes None as an input; the field has none.
 
         def __init__(
             self,

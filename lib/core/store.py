@@ -84,7 +84,7 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """Return the folder of the weights; see lib.model.backbone.load."""
+        """Return the folder of the weights, which lib.model.backbone.load reads."""
         return self.folder / "model"
 
     def arrays(self, name: str) -> Arrays:
@@ -185,10 +185,10 @@ def open_run(
 
 
 class Store:
-    """A Store is two folders: committed records, and runs.
+    """A Store finds and writes runs in two folders: committed records, and this
+    machine's runs.
 
-    Records are looked up first, so that pages are the same wherever runs were made.
-    """
+    Records are looked up first, so that pages are the same on every machine."""
 
     def __init__(
         self, runs: str | Path | None = None, records: str | Path | None = None
@@ -287,7 +287,8 @@ class Store:
         it.
 
         Where an input failed, its error is given."""
-        for missing_spec in self.missing_specs([spec]):  # Inputs come first.
+        # Inputs come before the Specs that need them, so the first error is the cause.
+        for missing_spec in self.missing_specs([spec]):
             if error := read_ledger(self.part(missing_spec)).get("error"):
                 return (
                     error
@@ -297,7 +298,7 @@ class Store:
         return ""
 
     def unfinished(self, part: Path) -> Json:
-        """Return the ledger of an unfinished run, with its true state.
+        """Return the ledger (`status.json`) of an unfinished run, with its true state.
 
         A ledger that still says "started" has the state "running" where a process holds
         the lock of the run, and "died" where none does.
@@ -473,7 +474,8 @@ class RunWriter(Scratch):
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_state(self, state: str, in_place: bool = False, **more: Any) -> None:
-        """Write the ledger: state, time, costs and number of attempts.
+        """Write the run's ledger (`status.json`): state, time, costs and number of
+        attempts.
 
         in_place: whether to write over the old bytes, which works on a full disk
         too."""
@@ -494,8 +496,8 @@ class RunWriter(Scratch):
             write_json(self.folder / "status.json", status)
 
     def progress(self, fraction: float, **now: Any) -> None:
-        """Write the share of the run that is done to its ledger, at most once a
-        second."""
+        """Write the share of the run that is done to its ledger (`status.json`), at
+        most once a second."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
             self.write_state("started", progress=round(fraction, 4), **now)

@@ -526,7 +526,7 @@ def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
 
 
 def load_unseen(descriptor: Json) -> Split:
-    """Return the unseen rows of a descriptor. Raises Refused where they have
+    """Return the unseen rows of a descriptor. Raises Refused where their digest has
     changed."""
     name, task_name = descriptor["source"], descriptor["task"]
     split = unseen_rows(name, task_name, descriptor["unseen"])
@@ -538,8 +538,8 @@ def load_unseen(descriptor: Json) -> Split:
 def pool_key(descriptor: Json) -> str:
     """Return the key of a descriptor's pool in `data/digests.json`.
 
-    It names the digest of the unseen rows where these are training rows.
-    """
+    The pool depends on unseen rows that come from the training rows, so the key has
+    their digest."""
     unseen_entry = descriptor.get("unseen") or {}
     rest = [unseen_entry["digest"]] if unseen_entry.get("beside") else []
     return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
@@ -561,8 +561,8 @@ def pool(descriptor: Json) -> Split:
 
 @cache
 def pool_beside(train: Split, beside: int, count: int, words: int) -> Split:
-    """Return the training rows that share no text with the unseen ones of
-    `unseen_positions`."""
+    """Return the training rows that share no text with the unseen rows of
+    `unseen_positions`, whose arguments it has."""
     taken = unseen_positions(train, beside, count, words)
     rest = np.setdiff1d(np.arange(len(train)), taken)
     return train.take(np.array(left.select_apart(train, taken, rest, len(train)), int))

@@ -104,7 +104,7 @@ def cell_text(value: Any, place: str) -> str:
 
 
 def parse_number(text: str, otherwise: T = None) -> float | T:
-    """Return the number that a text spells, or `otherwise` where it spells none."""
+    """Return a text as a float, or `otherwise` where it is no number."""
     try:
         return float(text)
     except (ValueError, TypeError):
@@ -135,10 +135,10 @@ def parse_table(path: Path, kind: str | None = None) -> Table:
 
 
 def has_quoted_cells(path: Path) -> bool:
-    """Return whether quotes stand around cells in a file with tabs between its cells.
+    """Return whether a file with tabs between its cells has quotes around cells.
 
-    `DataFrame.to_csv(sep="\\t")` writes such files: each quote stands around a cell, or
-    is doubled inside of it. In other files a quote is text."""
+    `DataFrame.to_csv(sep="\\t")` writes such files: each quote encloses a cell, or is
+    doubled inside of one. In other files a quote is text."""
     text = "\n".join(read_lines(path))
     rest, count = QUOTED.subn("", text)
     return count > 0 and '"' not in rest
@@ -247,9 +247,10 @@ def make_table(place: str, rows: list[Json]) -> Table:
 
 
 def load_from_hub(name: str) -> DatasetDict:
-    """Return {split: rows} of a data set of the hub. name: "owner/name" or
-    "owner/name/part". Raises ConnectionError in one line where the hub gives nothing.
-    """
+    """Return {split: rows} of a data set of the Hugging Face hub. Raises
+    ConnectionError in one line where it cannot be loaded.
+
+    name: "owner/name" or "owner/name/part"."""
     import datasets
 
     parts = name.split("/")
@@ -266,8 +267,8 @@ def load_from_hub(name: str) -> DatasetDict:
 
 
 def dataset_rows(dataset: Dataset) -> list[Json]:
-    """Return the rows of a data set. Codes of classes are replaced by their names, and
-    rows without a class are left out."""
+    """Return the rows of a data set, with class names in place of class codes and
+    without rows that have no class."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }

@@ -184,7 +184,7 @@ def rows(table: Table, layout: Json) -> list[Row]:
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # The hub's data set lacks these torn rows too.
+            continue  # Skip incomplete rows, which the hub's data set lacks too.
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {clip_text(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"

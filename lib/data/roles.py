@@ -264,7 +264,8 @@ def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
 
 
 def value_of(label: str) -> float | None:
-    """Return the number that a label spells, or None where it spells none."""
+    """Return a label as a number, also with a decimal comma or percent sign, or
+    None."""
     match = NUMBER.fullmatch(label)
     return float(match[1].replace(",", ".")) if match else None
 

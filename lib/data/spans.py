@@ -153,7 +153,7 @@ def best_places(
         if sums[a, b] > best[row]:
             best[row] = sums[a, b]
             begin, stop = int(spot[i[a], 0]), int(spot[j[b], 1])
-            text = split.b[row][begin:stop]  # Blanks at its ends are cut off.
+            text = split.b[row][begin:stop]  # Blanks at the ends are removed below.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
     return places, null - best

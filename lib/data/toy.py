@@ -59,7 +59,7 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 def _misfit(rng: Random, word: Word) -> str | None:
     """Return another form of a word that is ungrammatical in its place, or None where
     there is none."""
-    # The first quantifier is "the", which fits every noun.
+    # Leave out the first quantifier, "the", which fits every noun.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:
             return pick_option(rng, other[1:])
@@ -109,8 +109,8 @@ def _well_formed(
 
 
 def _events(rng: Random, count: int = 1) -> list[Event]:
-    """Draw `count` events with an agent and a patient; no two of these nouns mean the
-    same."""
+    """Return `count` random events with an agent and a patient, whose nouns are all
+    different and no synonyms."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]

@@ -258,7 +258,7 @@ def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
     longer = (len(first) > len(last)) - (len(first) < len(last))
-    if first[0][0].isupper():  # The sentence still begins with a capital.
+    if first[0][0].isupper():  # Move the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
         if s.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
             first[0] = first[0].lower()
@@ -325,7 +325,9 @@ class _World:
             return _shift_label(s, words, label, rng)
         if task == "OddManOut":
             return self._odd(s, words, rng)
-        if task == "CoordinationInversion":  # The stratum tells which clause is longer.
+        # The stratum is which clause is longer, so that lengths do not reveal the
+        # label.
+        if task == "CoordinationInversion":
             swapped, longer = swap_clauses(s) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
@@ -412,7 +414,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
             raise Refused(f"{few}; fix: use a larger treebank")
         texts = [" ".join(words) for words in chosen["words"]]
         y, index = chosen["label"].map(codes), chosen["index"]
-        # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
+        # pyrefly: ignore[bad-argument-type]  The stubs of pandas are of another numpy
+        # version.
         splits[part] = Split(texts, None, y.to_numpy(np.int64), index.to_numpy())
     return splits
 

@@ -73,7 +73,7 @@ class Opened:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
         labels, logits = arrays["labels"], arrays["logits"].astype(float)
         task, index = self.task, pd.Index(arrays["index"], name="row")
-        assert task  # Only a run of one task keeps logits.
+        assert task  # Logits are saved by runs of one task alone.
         if not task.labels:
             low, high = task.scale
             scores = pd.DataFrame({"label": labels, "said": logits[:, 0]}, index)

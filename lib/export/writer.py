@@ -173,7 +173,8 @@ def write_onnx(
     from onnxscript import opset18
 
     def multiply(a: Any, b: Any) -> Any:
-        """Return the product of two matrices of int8 in int32."""
+        """Return the int32 product of two int8 matrices as an ONNX node, for
+        PyTorch's exporter."""
         return opset18.MatMulInteger(a, b)
 
     # Hide PyTorch's warning that torchvision is missing.

@@ -162,7 +162,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a folder. Raises Refused, naming the folder, where it
     cannot be read."""
     with explain_errors("tokenizer", folder):
-        # pyrefly: ignore[bad-return]  It raises where it finds none.
+        # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -181,7 +181,7 @@ def load_weights(
     random state.
     more: further arguments of `from_pretrained`."""
     with explain_errors("weights", folder):
-        # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
+        # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = cls.from_pretrained(
             folder,
             dtype=torch.float32,

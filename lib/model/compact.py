@@ -68,7 +68,7 @@ def fold_empty_units(
     stay[0] |= not stay.any()
     gone = (~stay).repeat_interleave(size)
     if gone.any():
-        # pyrefly: ignore[bad-assignment]  In place a Parameter stays one.
+        # pyrefly: ignore[bad-assignment]  += on a Parameter returns a Parameter.
         outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
     return stay.nonzero().flatten().tolist()
 

@@ -92,7 +92,7 @@ def narrow_layer(
     every: the order [A] in which they keep the heads."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  Where `uncut` names a part, `every` is a tensor.
+        # pyrefly: ignore[bad-index]  `every` is a tensor if `uncut` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (heads, every if uncut else heads)
     )

@@ -97,7 +97,7 @@ def detach(model: nn.Module) -> None:
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
-                # pyrefly: ignore[bad-argument-type]  torch has Tensor for a Parameter.
+                # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
                 plain = linear(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
@@ -105,7 +105,7 @@ def detach(model: nn.Module) -> None:
 
 
 def has_gates(model: nn.Module) -> bool:
-    """Return whether the model has gates."""
+    """Return whether a model has gates, which all its layers have or none."""
     return hasattr(layers(model)[0], "gates")
 
 

@@ -279,7 +279,7 @@ PLACES = {
 
 
 def ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
-    """Return the ghost modules of a layer by position."""
+    """Return {position, such as "o": ghost module} of a layer."""
     return {
         part.position: part for part in layer.modules() if isinstance(part, Ghosted)
     }

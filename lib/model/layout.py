@@ -77,7 +77,9 @@ class BiasAttention(nn.Module):
         attention_mask: torch.Tensor | None,
         position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (contexts, maps) for a bias [1, A, T, T]."""
+        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x.
+
+        position_bias: relative position bias [1, A, T, T] of all layers."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return attend_heads(self, x, attention_mask, position_bias=position_bias)
@@ -89,7 +91,7 @@ class SelfAttention(DistilBertSelfAttention):
 
     It is a subclass, since transformers finds attention maps by class."""
 
-    # pyrefly: ignore[bad-override]  It returns the maps too.
+    # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None, _: None
     ) -> tuple[torch.Tensor, torch.Tensor]:

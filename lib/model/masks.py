@@ -51,7 +51,7 @@ def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
 def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return the k-th largest of all values of a tensor, without a full sort."""
     flat = values.detach().flatten()
-    if flat.device.type == "cpu":  # Here numpy is ten times faster than torch.
+    if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
         return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
     return flat.kthvalue(len(flat) - k + 1).values
 
@@ -109,7 +109,7 @@ class Masked(torch.autograd.Function):
         return weight.clone() if mask is None else weight * mask
 
     @staticmethod
-    # pyrefly: ignore[bad-override]  torch has any number of gradients.
+    # pyrefly: ignore[bad-override]  The base class takes any number of gradients.
     def backward(
         ctx: Any, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:

@@ -72,7 +72,7 @@ class LayerMix(nn.Module):
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
             return
-        if init != "zeros":  # Xavier is defined for a matrix, here of one row.
+        if init != "zeros":  # View alpha as a matrix, which Xavier requires.
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":

@@ -18,7 +18,7 @@ Net = Any
 
 
 def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
-    """Return a Net, or its JSON, as JSON."""
+    """Return the JSON of a net, which may be given as a Net or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 

@@ -78,7 +78,7 @@ def pair_columns(
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
     )
-    # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
+    # pyrefly: ignore[bad-argument-type]  # pandas types names of columns as Hashable.
     return align_rows(ours, theirs, columns)
 
 
@@ -533,7 +533,7 @@ def table_by_task(
     names, table = list(by) or rows_of(frame), {}
     scored = scores_in_points(frame, columns)
     lost = pd.Series(find_collapsed(scored, columns), scored.index, dtype=bool)
-    # A row whose runs all collapsed keeps its scores.
+    # Keep the scores of a row all of whose runs collapsed.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )

@@ -55,7 +55,8 @@ def smooth_loss(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
 def has_collapsed(
     frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return whether each run collapsed (lib.stats.compare.level_of_run)."""
+    """Return whether each run of a frame collapsed: it scores no better than chance or
+    predicts a constant (lib.stats.compare.Level)."""
     return [
         compare.level_of_run(run, metric_of[task][0]).collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)

@@ -66,8 +66,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An Estimate is a difference in points, a slope, or another number, with its 95 %
-    interval."""
+    """An Estimate is a number with its 95 % interval: a difference in points, a slope,
+    or another quantity."""
 
     mean: float
     low: float
@@ -330,7 +330,7 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            # pyrefly: ignore[bad-argument-type]  # None equals None alone.
+            # pyrefly: ignore[bad-argument-type]  # Clusters may be None, equal to None.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(
@@ -378,7 +378,7 @@ def _students(
     variance: the variance of the mean.
     freedom: the degrees of freedom."""
     half = float(scipy.stats.t.ppf(0.975, freedom) * variance**0.5)
-    if variance < 1e-18:  # Nothing varies.
+    if variance < 1e-18:  # Without variance, p is 1 for a mean of 0 and else 0.
         p = float(abs(mean) < 1e-9)
     else:
         p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, freedom))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lib.data import Split
     from lib.data.tokens import Rows
 
-    Ids = list[Any] | Rows  # A row is an array or a list of integers.
+    Ids = list[Any] | Rows  # Token ids of rows: arrays, lists of integers, or on disk.
 
 POOL = 50  # Batches whose rows are sorted by length together.
 

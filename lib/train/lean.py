@@ -74,7 +74,7 @@ def drop_elements(x: Tensor, rate: float) -> Tensor:
 
 
 class ByteDropout(nn.Dropout):
-    # pyrefly: ignore[bad-override-param-name]  torch says `input`; it is called by place.
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: Tensor) -> Tensor:
         return drop_elements(x, self.p) if self.training and self.p else x
 

@@ -98,12 +98,13 @@ class TaskTraining:
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
 
     def predict(self, model: PreTrainedModel, rows: Encoded) -> np.ndarray:
-        """Return a model's logits on rows (lib.train.loop.predict)."""
+        """Return a model's logits on tokenised rows: [N, C], or [N, 2, T] for answer
+        spans."""
         return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
 
     @property
     def steps(self) -> int:
-        """Return the number of steps of the training."""
+        """Return the number of optimiser steps of the training, over all epochs."""
         return -(-len(self.rows) // self.train.batch) * self.train.epochs
 
     def judges(

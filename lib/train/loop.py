@@ -31,7 +31,7 @@ POINTS = 500  # Approximate number of steps at which a run logs its losses.
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 # f(batch, its row numbers) -> {"loss": scalar, further parts to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
-Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> row numbers, for each batch.
+Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of a batch].
 
 _chosen = "cpu"  # Device of the run that this process makes.
 
@@ -74,7 +74,9 @@ class Method:
     apart: Sequence[Tensor] = ()
 
     def before(self, step: int, steps: int) -> None:
-        """Prepare the model before each forward pass."""
+        """Change the model before each forward pass, such as its thresholds.
+
+        step, steps: number of the step from 0, and of all steps."""
 
     def penalty(self) -> dict[str, Tensor]:
         """Return {name: scalar} of terms that are added to the loss."""

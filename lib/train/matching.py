@@ -42,7 +42,8 @@ Prediction = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 @dataclass(frozen=True)
 class Match:
-    """A Match compares one feature of student and teacher in some pairs of layers."""
+    """A Match compares one kind of hidden state of student and teacher, in pairs of
+    layers, and adds the distances to the loss."""
 
     part: str  # Name of the part of the loss to which distances are added.
     # Feature that is compared: "embedding", "attention" or "ffn" (outputs, see

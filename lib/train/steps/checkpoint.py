@@ -1,4 +1,5 @@
-"""This step puts a published checkpoint into the store, so that its digest is known."""
+"""This step copies a published checkpoint into a run, so that other Specs can have it
+as an input and its digest is part of their identity."""
 
 import json
 
