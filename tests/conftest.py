@@ -353,7 +353,6 @@ def logits():
     return forward
 
 
-# ---- files ----
 # Real data, where they are at hand.
 REAL = Path(
     os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -371,7 +370,6 @@ def put(root, name, content):
     return path
 
 
-# ---- Specs where no data are ----
 @pytest.fixture
 def anywhere(monkeypatch):
     """Specs where neither data, texts nor checkpoints are: which bytes they have does
@@ -466,7 +464,6 @@ def every_spec(pages, profile):
     )
 
 
-# ---- runs ----
 class RunWriter(Scratch):
     """What a step or the loop asks of a lib.core.store.RunWriter, without a store;
     `lines` were logged, `told` is the progress."""
@@ -606,7 +603,6 @@ def landscape(seed, layers, spread=0.02):
     return score
 
 
-# ---- made-up runs ----
 class Held(SimpleNamespace):
     """Plain attributes that can be the key of a cache."""
 

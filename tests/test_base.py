@@ -32,7 +32,6 @@ TASKS = {
 }
 
 
-# ---- rows that a seed draws ----
 def texts(count, shared=()):
     """Texts of nine words that share nothing, but those at `shared`, which share four
     words."""
@@ -204,7 +203,6 @@ def test_committed_pools(task, monkeypatch):
             )
 
 
-# ---- the profile ----
 def every(profile="base"):
     rows = [
         row
@@ -270,7 +268,6 @@ def test_memory_of_large_encoders():
     )
 
 
-# ---- the plan ----
 def raw():
     with planned.path_of_plan("base").open() as file:
         return list(csv.DictReader(file))
@@ -341,7 +338,6 @@ def test_a_page_without_a_line_says_so():
     )
 
 
-# ---- the control and the third arm ----
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
     for m, module in ((3, ghostbert.ghost_options("base")), (1, None)):
         student = ghostbert.student("base", "SST-2", m, module)
@@ -365,7 +361,6 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
     assert plain.inputs["start"].inputs["search"].inputs.keys() == {"start"}
 
 
-# ---- the queue ----
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
     specs = evidence.queue_specs(evidence.select_lines("base", ["G1", "N1"]), "base")
     students = [spec for spec in specs if spec.step == "finetune"]

@@ -29,7 +29,6 @@ NOTEBOOKS = notebook.find_notebooks(["bermo_[tf]*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in notebook.id_of_notebook(path)]
 
 
-# ---- settings ----
 def page_of_settings():
     """What the page of Tables 6 to 11 defines, and its tables."""
     (page,) = notebook.find_notebooks(["bermo_t06"])
@@ -131,7 +130,6 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
     assert {"prune", "frozen"}.isdisjoint(args) and "mix" not in plainly
 
 
-# ---- grids ----
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
@@ -257,7 +255,6 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
     assert share == pytest.approx(0.1012674, abs=1e-7)
 
 
-# ---- printed tables ----
 def test_printed_rows_have_our_names():
     found = bermo_tables.printed(
         "table04_pruning_methods", ("Pruning Approach", "Model")
@@ -268,7 +265,6 @@ def test_printed_rows_have_our_names():
     assert found["L0 · BERMo"]["published", "QQP Remaining %"] == 5.5
 
 
-# ---- claims, on made-up runs ----
 def frame(*rows):
     """rows: (task, model, seed, right of 200, more columns)."""
     return collected(

@@ -106,9 +106,6 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         assert rows and numbers.keys() <= planned, claim
 
 
-# ---- THE SAME COMPARISON
-
-
 def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""

@@ -75,9 +75,6 @@ def told(low, high, text="a > b", mean=None, **more):
     return Result("G1", parse_cell(text), "SST-2", e, 3, 3, **more)
 
 
-# ---- CELLS
-
-
 def test_a_cell_tells_models_places_and_its_region():
     above, alike, floor = parse_cells(
         "k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5"
@@ -139,8 +136,6 @@ def test_rows_that_cells_name_are_kept_once():
         "A"
     ]
 
-
-# ---- WORDS
 
 TINY = nextafter(0.0, 1.0)
 
@@ -355,9 +350,6 @@ def test_p_is_0_05_where_an_interval_ends_at_the_region():
         assert told(low, high, text).p == pytest.approx(0.05)
 
 
-# ---- HOLM
-
-
 def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results = [told(1.0, 2.0, "a >= b - 0.5") for _ in range(4)]
     results[1] = replace(results[1], beside=True)
@@ -444,9 +436,6 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
     assert [r.same_as for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
     assert found["B1"].results[0].holm and found["B2"].results[0].holm
-
-
-# ---- FROM RUNS TO RESULTS
 
 
 @pytest.mark.parametrize(
@@ -631,9 +620,6 @@ def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", False)]
 
 
-# ---- ONE COMPARISON COUNTS ONCE
-
-
 def test_cells_of_the_same_runs_count_once():
     frame = made_up({"a": 0.9, "b": 0.8})
     both = pd.concat([frame, frame.assign(model=frame["model"] + " again")])
@@ -672,9 +658,6 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
         result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
     )
     assert result.word == AGREES
-
-
-# ---- WHAT CANNOT BE MEASURED
 
 
 @pytest.mark.parametrize(
@@ -803,9 +786,6 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     )
 
 
-# ---- RUNS THAT COLLAPSED
-
-
 def test_collapse_is_no_fault_where_it_is_measured_and_is_told_by_counts():
     frame = made_up({"a": 0.5, "b": 0.9})
     found = only("diverged :: a > b", frame)
@@ -881,9 +861,6 @@ def test_most_scores_that_are_ranked_differ():
     assert part.reason == "36 of 48 runs are there, and ranks are of all"
 
 
-# ---- MEASURES
-
-
 def test_a_measure_is_a_mean_over_seeds_and_its_region_a_value():
     frame = made_up({"a": 0.9, "b": 0.9}).assign(
         noise=lambda f: np.where(f["model"] == "a", 10.0, 30.0), pixels=70.0
@@ -910,9 +887,6 @@ def test_a_variance_is_a_ratio():
     found = only("variance ratio :: a over b <= value 1 @ task=each", collected(*rows))
     assert found.word == AGREES and found.estimate.mean < 0.1
     assert not found.ours.startswith("+")
-
-
-# ---- THE DATA
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,6 @@ def test_a_changed_number_names_the_claims_that_it_touches():
     assert touched("nas_pruning", "table01_elmo_gpt_bert", "BERT") == []
 
 
-# ---- A CLAIM TURNS WHERE WHAT IT STATES IS BROKEN
 # What is broken is drawn anew each time; a failure names the seed, and BREAK=seed draws it again.
 
 SEED = int(os.environ.get("BREAK") or random.SystemRandom().randrange(10**6))

@@ -53,9 +53,6 @@ def visible():
     return os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("DATA_ROOT")
 
 
-# ---- RAY
-
-
 @pytest.fixture
 def nodes():
     """f(**options): a Ray cluster with a node, and one with these options. Returns (it,
@@ -144,9 +141,6 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     watch.join()
     until(lambda: store.lookup(spec)["state"] != "running")
     assert store.lookup(spec)["state"] == "stopped" and checkpointed(store, spec)
-
-
-# ---- SLURM
 
 
 @pytest.fixture

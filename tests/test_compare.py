@@ -228,9 +228,6 @@ def test_sizes_of_the_report_are_drawn_by_column(frame):
     assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 
-# ---- SELECTION
-
-
 def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     logits, labels = classes(0.8)
     said = metrics.scores(GLUE["MRPC"], logits, labels)
@@ -265,8 +262,6 @@ def test_efficientbert_selects_as_its_code_does(task, names, anywhere):
     by = ("pearson", "spearman") if task == "STS-B" else ()
     assert nas.pace_training(nas.PREDICTION, "paper", task).select_by == by
 
-
-# ---- RUNS THAT COLLAPSED
 
 ONE = compare.Column("SST-2", "SST-2", "accuracy")
 

@@ -47,7 +47,6 @@ def able(monkeypatch):
     monkeypatch.setattr(processor, "features", lambda: ["avx2", "avx512_bf16"])
 
 
-# ---- the processor ----
 @pytest.mark.parametrize(
     "text, features, has",
     [
@@ -114,7 +113,6 @@ def test_toy_asks_for_float32_everywhere(anywhere):
                 )
 
 
-# ---- twins ----
 def test_a_twin_is_float32_in_all_its_graph_and_another_run():
     whole = importance(teacher()).with_seed(3)
     spec = half(whole)
@@ -183,7 +181,6 @@ def test_the_environment_of_a_run_tells_dtype_and_features(able):
     assert describe_environment(Spec("count", {}))["dtype"] is None
 
 
-# ---- the queue ----
 @pytest.fixture
 def claim(monkeypatch):
     """A claim on two Specs in bfloat16 at seeds 10 and 11."""
@@ -224,7 +221,6 @@ def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     assert evidence.specs_by_seed(claim, store)[11] == [third.twin, fourth.twin]
 
 
-# ---- pairs ----
 COLUMNS = {"CoLA": (compare.Column("CoLA", "CoLA", "accuracy"),)}
 
 

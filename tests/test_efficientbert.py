@@ -28,7 +28,6 @@ PAGES = [
 ]
 
 
-# ---- the paper's Specs
 def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     specs = every_spec(PAGES, "paper")
     nets = {json.dumps(spec.args["net"]) for spec in specs if "net" in spec.args}
@@ -179,7 +178,6 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     )
 
 
-# ---- the small scales
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
@@ -263,7 +261,6 @@ def test_mistakes_are_told(call, message):
         call()
 
 
-# ---- claims
 def curve(loss, stride=1):
     return {"step": stride * np.arange(len(loss)), "loss": np.asarray(loss, float)}
 
@@ -312,7 +309,6 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
 
-# ---- tables
 def test_printed_tables():
     rows = efficientbert.printed("table02_glue_test")
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6

@@ -42,7 +42,6 @@ PAGES = (
 )
 
 
-# ---- grids
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
@@ -213,7 +212,6 @@ def test_equal_evaluations_at_the_small_scales():
         assert budget["single"] == budget["stage1"] + budget["stage2"]
 
 
-# ---- what a search hands on
 def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     net = efficientbert.scale_network("EfficientBERT", "toy")
     formulas = ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)")
@@ -387,7 +385,6 @@ def test_pages_read_chains_from_their_runs(store, last):
     assert two == three
 
 
-# ---- tables
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
     searched, final = (
@@ -408,7 +405,6 @@ def test_scores_of_candidates_pair_by_name():
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
 
 
-# ---- rank correlation ----
 def test_tau_is_that_of_scipy_and_ties_are_allowed():
     rng = np.random.default_rng(0)
     for n in (5, 12, 30):
@@ -438,7 +434,6 @@ def test_the_interval_of_tau_covers():
     assert 0.9 <= hits / 200 <= 1.0
 
 
-# ---- samplers
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
     monkeypatch.setattr(samplers, "path", lambda *args: [])

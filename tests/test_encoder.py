@@ -77,7 +77,6 @@ def test_an_encoder_of_each_family_is_taken(family, make):
     assert shape == cost.shape_of_config(body)
 
 
-# ---- tokenizer ----
 def test_a_tokenizer_larger_than_the_embedding_is_refused_with_both_sizes(make):
     folder = make()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -150,7 +149,6 @@ def test_pairs_need_two_token_types(make):
     assert encoder.folder(folder, SINGLE)
 
 
-# ---- weights ----
 def test_a_git_lfs_pointer_is_told(make):
     folder = make()
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
@@ -200,7 +198,6 @@ def test_what_reads_to_the_left_alone_is_refused(make):
     assert "is_decoder true" in refusal(folder)
 
 
-# ---- head ----
 def headed(folder, cls, **more):
     """Put a head on the encoder in a folder."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -247,7 +244,6 @@ def test_a_head_that_fits_is_taken(make):
     assert encoder.folder(folder, SINGLE)
 
 
-# ---- where it is ----
 def test_a_pickle_is_converted_by_the_command_that_the_refusal_names(make, capsys):
     folder = make()
     save = load_file(folder / "model.safetensors")

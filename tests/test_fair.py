@@ -51,7 +51,6 @@ def specs(page, **labels):
     return {row["model"]: row["spec"] for row in found if labels.items() <= row.items()}
 
 
-# ---- the plan ----
 def test_the_plan_is_within_its_core_hours_and_in_the_order_of_its_points():
     assert (
         sum(float(row["core_hours"]) for row in PLANNED) + 1.3 <= 30 and "(1.3)" in TEXT
@@ -109,7 +108,6 @@ def test_the_queue_makes_the_plan_in_its_order():
     assert order == ["F13", "F12", "F20"] and firsts == sorted(firsts)
 
 
-# ---- the trials ----
 def test_trials_are_those_of_the_protocol():
     for name, rate in (trials_fair.TAPS | trials_fair.RATES).items():
         shown = f"{rate:.0e}".replace("e-0", "e-")
@@ -164,7 +162,6 @@ def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
         assert bool(lists.read_claims()[claim]["cannot"]) == (not chosen)
 
 
-# ---- ghosts ----
 def test_longer_distillation_changes_the_epochs_of_both_models_alone():
     for task in ("SST-2", "STS-B"):
         found = specs("ghostbert_t03_pruned_vs_ghost", task=task, m=3)
@@ -312,7 +309,6 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     }
 
 
-# ---- NAS ----
 def test_random_networks_are_of_the_search_s_sizes_or_retrained_longer():
     for task in ("SST-2", "STS-B"):
         found = specs("nas_t05_random_architectures", task=task)
@@ -379,7 +375,6 @@ def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
     assert found[0] == pytest.approx(10 * np.sqrt(20 / 19)) and np.isnan(found[1])
 
 
-# ---- BERMo ----
 def test_the_rate_of_the_mix_changes_alone():
     for task in bermo.FASTER["mini"]:
         found = specs("bermo_t01_probing", task=task)

@@ -111,7 +111,6 @@ def again(there):
     return run
 
 
-# ---- finished runs ----
 def test_every_damaged_file_of_a_finished_run_is_found(copied, whole, capsys):
     """Each file, each kind of damage: never a number of it."""
     there, dice, count = copied(), random.Random(0), 0
@@ -157,7 +156,6 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
     assert there.find(TEACHER)
 
 
-# ---- unfinished runs ----
 def counts(few, many):
     """A test's share in `make test`, and its count in `make test-faults`."""
     return pytest.mark.parametrize(
@@ -247,7 +245,6 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     ] == first.lines("events.jsonl")
 
 
-# ---- a loss of power ----
 def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
     copied, whole, capsys
 ):
@@ -300,7 +297,6 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(
         assert folder.stat().st_ino in synced
 
 
-# ---- a disk that is full ----
 @contextmanager
 def small_disk(folder, kib):
     """A file system of so many KiB at a folder; a test that may not mount one is
@@ -402,7 +398,6 @@ def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
         assert f"set TMPDIR to another folder: '{place}'" in capsys.readouterr().err
 
 
-# ---- a machine without a home, or with a long folder for temporary files ----
 # Every process of a command begins with it.
 NOBODY = """
 import pwd
@@ -452,7 +447,6 @@ def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):
         paths.socket_folder()
 
 
-# ---- two versions of the code on one store ----
 OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
     "weights": lambda body: body["model"].popitem(),
     "moments": lambda body: body["optimiser"]["param_groups"].append({"params": []}),
@@ -502,7 +496,6 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
         assert [r.name for r in there.list_records()] == [TEACHER.name]
 
 
-# ---- signals ----
 RUN = """
 import signal, sys
 from lib import __main__
@@ -638,7 +631,6 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     assert capfd.readouterr().out == "" and not pages.builders[0].failed
 
 
-# ---- two checkouts in one environment ----
 STANDS = """
 import lib
 from lib import __main__ as command
@@ -690,7 +682,6 @@ def test_code_without_a_checkout_is_refused_in_one_line(tmp_path):
     )
 
 
-# ---- damaged notebooks and pages ----
 BODY = {
     "id": "94_inconsistencies",
     "profile": "toy",
@@ -894,7 +885,6 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     assert builder.divide_page(tmp_path / "x.html") == ("", "")
 
 
-# ---- what lies elsewhere, what is waited for ----
 @pytest.mark.parametrize(
     "name",
     ["..", ".", "/", "/etc", "../x", "a/../../b", "a/..", "", "a//b", "a/b/c/d", "a b"],
@@ -965,7 +955,6 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     same_run(again(there), whole[0].find(TEACHER))  # its input is made again
 
 
-# ---- texts from data ----
 TEXTS = [
     "![x](http://e/p.gif)",
     "[c](javascript:alert(1))",
@@ -1015,7 +1004,6 @@ def test_code_in_a_text_stays_code():
     assert tables.escape_text(told) == told
 
 
-# ---- parameters ----
 WRONG = [
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [0, 0, 0]}, "0 stands in it twice"),
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [-1]}, "-1 must be from 0 to"),

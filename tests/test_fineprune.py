@@ -94,7 +94,6 @@ CHAIN = {
 MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
 
 
-# ---- what every run leaves ----
 @pytest.mark.parametrize("name", sorted(set(CHAIN) - {"backbone", "spans"}))
 def test_predictions_are_those_of_the_saved_model(name, runs):
     run, dev = runs[name], data.load(DATA)["dev"]
@@ -177,7 +176,6 @@ def test_the_dense_run_is_plain_fine_tuning(runs, store):
     }
 
 
-# ---- the course of a run ----
 @pytest.mark.parametrize("name", sorted(set(CHAIN) - {"backbone", "spans"}))
 def test_the_course_has_a_line_for_each_bin(name, runs):
     found = runs[name].arrays("course")
@@ -258,7 +256,6 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
         assert not torch.equal(one.weight, two.weight)
 
 
-# ---- options ----
 def test_frozen_embeddings_stay(runs):
     start = backbone.load(runs["backbone"].model)[0]
     for name, moves in (("movement", True), ("frozen", False)):
@@ -328,7 +325,6 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
         assert run.metrics[f"{key}accuracy"] == right.mean()
 
 
-# ---- case ----
 def test_unknown_tokens_are_counted(store, runs, monkeypatch):
     """Every sentence of the task begins with a capital: one unknown word in each."""
     splits = {
@@ -341,7 +337,6 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
     assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)
 
 
-# ---- divergence ----
 def test_a_loss_that_is_not_finite_is_a_result(store):
     wild = {"train": replace(TRAIN, lr=1e9, clip=0.0, warmup=0.0), "mix": MIX}
     run = execute(spec(MOVEMENT, **wild), store, keep=True)
@@ -380,7 +375,6 @@ def test_what_needs_no_reading():
     assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(absent)
 
 
-# ---- killed and resumed ----
 @pytest.mark.parametrize("name", ["steered", "soft"])
 def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
     other = store_with(tmp_path, runs["backbone"])

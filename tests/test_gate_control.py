@@ -29,7 +29,6 @@ def control(options=PLAIN, shape=TINY4, seed=0):
     return Control(options, sizes, cost, seed)
 
 
-# ---- schedules ----
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
 def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
@@ -52,7 +51,6 @@ def test_cost_loss_has_a_band(actual, sign):
     assert sign_of_loss(actual, 1.0, 0.01) == sign
 
 
-# ---- cost ----
 def test_costs_are_those_of_the_report():
     c, soft = control(), gated.masked_flops(TINY4, gated.OPEN)
     assert c.full == gated.masked_flops(TINY4) and len(c.region) == 48 + 4800
@@ -88,7 +86,6 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
         assert found[i] == pytest.approx((up - down) / 2e-5, rel=1e-4)
 
 
-# ---- movers ----
 @pytest.mark.parametrize(
     "quota, groups",
     [("layer", [(12, 2)] * 4 + [(1200, 120)] * 4), ("all", [(4848, 485)])],
@@ -124,7 +121,6 @@ def test_as_reported_one_step_takes_off_a_tenth():
     )
 
 
-# ---- turns ----
 def test_turns_take_the_same_share_of_every_region():
     c, random = control(), np.random.default_rng(0)
     wanted = np.concatenate([np.arange(4), np.arange(12, 112), np.arange(1212, 1222)])
@@ -156,7 +152,6 @@ def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
     assert 0.6 < heads / neurons < 1.6
 
 
-# ---- landing ----
 def noise(c, steps, scale, seed):
     """A search against random gradients. Returns (alphas, average, curve)."""
     random, number, notes = np.random.default_rng(seed), len(c.region), []
@@ -282,7 +277,6 @@ def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer()
     assert (c.trim(near, np.arange(10.0))[0] == near).all()  # 0.4 is nearer than 0.3
 
 
-# ---- random architectures ----
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
 def test_random_architectures_have_the_wanted_cost(ratio):
     c = control(replace(OURS, ratio=ratio))
@@ -316,7 +310,6 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
     assert np.abs(share - wanted).max() < 0.12 and (share[34:38] == 1).all()
 
 
-# ---- mistakes ----
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
     least = (

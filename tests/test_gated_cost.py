@@ -110,7 +110,6 @@ def test_counts_of_an_architecture():
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]
 
 
-# ---- the tables ----
 def decimals(cell):
     return len(re.fullmatch(r"-?\d+\.?(\d*)", cell)[1])
 

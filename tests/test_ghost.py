@@ -100,7 +100,6 @@ def close(a, b, atol=1e-12):
     torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
-# ---- the convolutions ----
 def slow(kind, x, weight):
     """x [B, M, T, C], weight [R, M, *kernel]: one value at a time, zero beyond the
     edges."""
@@ -194,7 +193,6 @@ def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
     assert raw.taps() is raw.weight
 
 
-# ---- one module ----
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
     """A Ghosted linear layer in float64."""
     torch.manual_seed(0)
@@ -281,7 +279,6 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
     assert set(new_parameters(ours)) == names
 
 
-# ---- counts ----
 @every
 @pytest.mark.parametrize("heads", [3, 1])
 def test_parameters_and_operations_are_those_of_the_formulas(
@@ -354,7 +351,6 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
     )  # others may use the caller's configuration
 
 
-# ---- more ghosts (appendix B.4) ----
 def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
     torch.manual_seed(0)
     settings, linear = (
@@ -382,7 +378,6 @@ def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
     close(one(x), one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1)))
 
 
-# ---- inside attention (section 4.2) ----
 QK_MAPS = options("conv2d", ("qk",))
 
 
@@ -505,7 +500,6 @@ def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):
     )
 
 
-# ---- models ----
 @every
 def test_masked_ghosts_do_not_see_padding(ghost, family, tiny, sentences, logits):
     """Neither its length nor what stands there. RoBERTa finds positions by padding."""
@@ -596,7 +590,6 @@ def test_ghosts_may_come_in_two_operations(tiny, sentences, logits):
     assert torch.equal(logits(together, sentences()), logits(apart, sentences()))
 
 
-# ---- mistakes ----
 CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | to_plain_json(options())
 QK, V = ADD | {"kind": "conv2d", "positions": ["qk"]}, ADD | {"positions": ["v"]}
 FIXED = ADD | {"kind": "conv1d_f"}

@@ -18,10 +18,6 @@ def rows(name, **values):
     return notebook.make_grids(notebook.path_of_notebook(f"ghostbert_{name}"), values)
 
 
-# ---- task sets and seeds ----
-
-
-# ---- the last stage ----
 @pytest.mark.parametrize("last", ["soft", "both"])
 def test_the_last_stage_learns_from_the_teacher_where_asked(last):
     kept, switched = (
@@ -61,7 +57,6 @@ def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
     assert ghosts["init"] == "uniform" and "softmax" not in ghosts
 
 
-# ---- axes ----
 @pytest.mark.parametrize(
     "name, values, models",
     [
@@ -120,7 +115,6 @@ def test_a_wrong_value_is_one_clear_line(name, values, message):
     assert "\n" not in str(error.value)
 
 
-# ---- sizes at the start ----
 TAPS = {f"{kind}, softmax over taps" for kind in ("Conv1D_S", "Conv1D_F")}
 BARE = {f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DWConv")}
 
@@ -156,7 +150,6 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     assert over == pytest.approx(768 * found["Conv1D_S"], rel=0.4)
 
 
-# ---- sentences ----
 @pytest.mark.parametrize(
     "page, places",
     [

@@ -29,7 +29,6 @@ def test_tasks():
     assert reader.GLUE["WNLI"].labels == reader.GLUE["RTE"].labels[::-1]
 
 
-# ---- what official files look like ----
 def test_cola_has_no_header(tmp_path):
     put(
         tmp_path,
@@ -147,7 +146,6 @@ def test_missing_rows_name_the_command_that_fetches_them(tmp_path):
         reader.load("Depth", tmp_path)
 
 
-# ---- the hub, by a stand-in of the same types ----
 COLUMNS = {
     "CoLA": ("sentence", ""),
     "SST-2": ("sentence", ""),

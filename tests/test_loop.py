@@ -101,7 +101,6 @@ def arbitrary_score(model):
     return int.from_bytes(hashlib.sha256(logits.numpy().tobytes()).digest()[:4], "big")
 
 
-# ---- schedule ----
 @pytest.mark.parametrize(
     "steps, warmup", [(100, 0.1), (18, 0.1), (7, 0.0), (10, 0.5), (3, 0.1), (1, 0.0)]
 )
@@ -112,7 +111,6 @@ def test_schedule_is_piecewise_linear(steps, warmup):
     assert found == pytest.approx(np.interp(range(steps + 1), *points), abs=1e-15)
 
 
-# ---- batches ----
 @settings(max_examples=40, deadline=None)
 @given(number=st.integers(1, 500), batch=st.integers(1, 40), bucket=st.booleans())
 def test_order_covers_each_row_once(number, batch, bucket):
@@ -156,7 +154,6 @@ def test_collate_pads_and_masks():
     assert wide["attention_mask"].sum(1).tolist() == [3, 1]
 
 
-# ---- used rows ----
 @contextmanager
 def untouched(*_):
     yield
@@ -233,7 +230,6 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
         assert type(base(model).embeddings.word_embeddings) is nn.Embedding
 
 
-# ---- fit ----
 def test_fit_learns_and_tells(tiny, tmp_path):
     writer, before = RunWriter(tmp_path), bits(tiny())
     model, result = fitted(tiny, writer, train(epochs=20, dropout=0.0))
@@ -351,7 +347,6 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
-# ---- checkpoints ----
 def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
     writer = RunWriter(tmp_path, checkpoint_seconds=EVERY_STEP)
     (writer.resume / ".step-00000004.7").mkdir(parents=True)
@@ -385,7 +380,6 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
     assert sorted(p.name for p in writer.resume.iterdir()) == last
 
 
-# ---- predict ----
 @pytest.mark.parametrize("pad_to", [0, 20])
 def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
@@ -408,7 +402,6 @@ def test_bfloat16_predictions_are_near(tiny):
     np.testing.assert_allclose(near, exact, atol=0.3)
 
 
-# ---- methods ----
 class Told(loop.Method):
     """A method that writes down when it is asked."""
 
@@ -533,7 +526,6 @@ def test_batches_of_ones_own(tiny, tmp_path):
     ] == 4
 
 
-# ---- the device ----
 def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert changed_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

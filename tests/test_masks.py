@@ -72,7 +72,6 @@ def close(a, b, atol=1e-12):
     torch.testing.assert_close(a, b, atol=atol, rtol=0)
 
 
-# ---- selection ----
 @settings(max_examples=60, deadline=None)
 @given(
     values=st.lists(
@@ -91,7 +90,6 @@ def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
     assert np.array_equal(torch.cat(masks_of_largest(parts, k)).numpy(), expected)
 
 
-# ---- one mask ----
 @pytest.mark.parametrize("method", ["magnitude", "movement", "soft"])
 @pytest.mark.parametrize("threshold", [0.5, 1.0])
 def test_straight_through_gradients(method, threshold):
@@ -209,7 +207,6 @@ def test_penalties_and_their_gradients_in_closed_form(method, shift):
     close(module.scores.grad, s * (1 - s) / 24)
 
 
-# ---- in a model ----
 @every_method
 def test_every_projection_is_masked_baked_and_nothing_else(
     family, method, tiny, sentences, logits
@@ -308,7 +305,6 @@ def test_masks_that_cannot_be_are_refused(method, changes, message, tiny):
         attached(tiny(), method, **changes)
 
 
-# ---- what is left ----
 def test_what_is_empty_is_cut_out_and_the_function_stays(
     family, tiny, sentences, logits
 ):

@@ -37,7 +37,6 @@ def hidden_states(model, batch):
         return base(model)(**batch, output_hidden_states=True).hidden_states
 
 
-# ---- mathematics ----
 @every_norm
 def test_the_formula_in_float64(norm):
     module, h = layer_mix(norm), states()
@@ -127,7 +126,6 @@ def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
     assert bound in (0, math.inf) or drawn.abs().max() > 0.99 * bound
 
 
-# ---- in a model ----
 @every_norm
 def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     model, batch = tiny(family), sentences(family)
@@ -213,7 +211,6 @@ def test_bert_base_gains_fourteen_parameters():
     assert more == [14, 40]
 
 
-# ---- refusals ----
 def test_a_model_with_a_mix_is_refused(tiny):
     model = tiny()
     operate(model, op())

@@ -73,7 +73,6 @@ def silenced(theirs, heads, neurons):
     return theirs
 
 
-# ---- whole ----
 @pytest.mark.parametrize("tokens", [3, 30])
 def test_a_whole_model_is_that_of_transformers(tokens, tiny, sentences, logits):
     model, theirs = pair(tiny)
@@ -129,7 +128,6 @@ def test_arranging_twice_changes_nothing(tiny):
     assert arrange_layers(bert) is bert and backbone.rename_tensors(bert) is None
 
 
-# ---- files ----
 def test_a_plain_folder_is_one_of_transformers(
     tiny, sentences, logits, tokenizer, tmp_path
 ):
@@ -179,7 +177,6 @@ def test_an_encoder_whose_configuration_names_a_head_opens_alone(tokenizer, tmp_
     )
 
 
-# ---- operations ----
 def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logits):
     model, theirs = pair(tiny)
     batch, generator = sentences("mpnet"), torch.Generator().manual_seed(2)
@@ -310,7 +307,6 @@ def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
     close(seen[1], expected[:, HEADS[1]])
 
 
-# ---- training ----
 @pytest.mark.parametrize("dtype, most", [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits):
     model, batch = tiny("mpnet"), sentences("mpnet")
@@ -337,7 +333,6 @@ def test_operations_are_those_that_pytorch_counts():
     assert cost.parameters(shape, labels=3) == ours
 
 
-# ---- tokens ----
 def test_two_texts_have_two_ends_between_them_and_no_kinds():
     tokenizer = word_level()
     first, second = (name for name in tokenizer.convert_ids_to_tokens([40, 41]))
@@ -356,7 +351,6 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
     assert batch["attention_mask"].sum(1).tolist() == [6, 7]
 
 
-# ---- students ----
 def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
     config = configuration("mpnet", A, 2)
     net = Net(48, 96, A, "plain", "pad", (Layer("W2 (gelu(W1 x))", 1, 1),))
@@ -366,7 +360,6 @@ def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
     assert logits(model.eval(), {"input_ids": torch.full((1, 5), 7)}).shape == (1, 2)
 
 
-# ---- the checkpoint ----
 @pytest.fixture
 def at(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")

@@ -60,9 +60,6 @@ def ran(name, mark, **more):
     return names
 
 
-# ---- settings
-
-
 def test_printed_sparsities_of_magnitude_pruning_are_rounds():
     table = published.table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
     row = table.loc["Ratio % (IMP [37])"].dropna()
@@ -83,7 +80,6 @@ def test_digests_of_digits():
     assert images.describe(root, "files") == nas.IMAGES["mini"]
 
 
-# ---- Specs
 def test_grids_of_toy():
     specs = every_spec(NOTEBOOKS, "toy")
     steps = pd.Series([spec.step for spec in specs]).value_counts()
@@ -267,7 +263,6 @@ def test_mistakes_are_told(wrong, message):
         wrong()
 
 
-# ---- networks that are timed
 def test_networks_that_are_timed_have_their_share_of_the_flops():
     told = grid("t04_size_sweep")[-1]["spec"].args["models"]
     assert set(told) == {nas.label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)}
@@ -324,7 +319,6 @@ def test_tables_of_times():
     ] == "100 %"
 
 
-# ---- printed numbers
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
@@ -359,9 +353,6 @@ def test_remarks_are_sentences():
         for line in published.corrections("nas_pruning", table):
             assert not {"nan", "undefined"} & set(line.replace(",", " ").split())
             assert "read as as" not in line
-
-
-# ---- claims
 
 
 def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():

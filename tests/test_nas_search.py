@@ -325,7 +325,6 @@ def test_the_reference_is_one_of_the_timed_models(store):
         )
 
 
-# ---- losses ----
 def training(teacher, **more):
     """What an objective asks of a lib.train.learn.TaskTraining."""
     run = SimpleNamespace(seed=0)
@@ -421,7 +420,6 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     assert found == pytest.approx(wanted.item(), rel=1e-5)
 
 
-# ---- mistakes ----
 @pytest.mark.parametrize(
     "spec, message",
     [

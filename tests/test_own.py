@@ -86,7 +86,6 @@ def encoder(tmp_path_factory):
     return make
 
 
-# ---- data ----
 def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame, kinds = pd.DataFrame(reviews(), columns=["text", "label"]), []
     for between in ",;\t|":
@@ -444,7 +443,6 @@ def test_a_model_folder_that_is_replaced_is_another_model(encoder):
     assert data.weights(str(folder)) == before
 
 
-# ---- model ----
 def test_the_shape_is_that_of_the_configuration(encoder):
     mine = grids.ReaderProfile("mini", model=encoder(4))
     of = grids.shape(mine)
@@ -520,7 +518,6 @@ def test_ratios_are_those_that_one_head_leaves(encoder):
     assert nas.reachable("mini") == list(nas.RATIOS)
 
 
-# ---- both ----
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
@@ -694,7 +691,6 @@ def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
     assert found["majority"] > 0.9 and "bag_of_words" not in found
 
 
-# ---- commands on them ----
 def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
     tmp_path, tsv, encoder, capsys, monkeypatch
 ):
@@ -764,7 +760,6 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
         )
 
 
-# ---- the frontier on them ----
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}

@@ -36,7 +36,6 @@ def test_counts_equal_pytorch_s(text):
     assert counter.get_total_flops() == 2 * tokens * macs(net, tokens) + pooler
 
 
-# ---- one line of text ----
 def grid(**values):
     return notebook.make_grids(
         notebook.path_of_notebook(PAGE), {"profile": "toy"} | values
@@ -62,7 +61,6 @@ def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
         grid(networks=["W2 gleu(W1 x)"])
 
 
-# ---- an operation of one's own ----
 LINE = '    "sin": Operation(1, np.sin, lambda t, x: t.sin(x)),\n'
 PUBLISHED = """
 from lib.papers.efficientbert import searches as search

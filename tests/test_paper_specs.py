@@ -206,9 +206,6 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     assert rates == pytest.approx([2e-5, 1e-5] * 2)  # linear, no warm-up
 
 
-# ---- the small scales ----
-
-
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost_options(scale)
@@ -315,9 +312,6 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
 
 
-# ---- bad input ----
-
-
 @pytest.mark.parametrize(
     "scale, family, heads, message",
     [
@@ -422,9 +416,6 @@ def test_a_model_refuses_a_cut_of_another_kind():
         operate(
             classifier(shape("paper", "electra"), layers=1), {"op": "cut", "heads": 9}
         )
-
-
-# ---- claims ----
 
 
 def test_the_plan_of_the_paper_needs_no_data(without_data, capsys):

@@ -80,7 +80,6 @@ HIDDEN, POSITIONS, TOKENS, SPAN = (
 )
 
 
-# ---- stand-ins
 def tasks(root, patch):
     """Rows of every task in the official layouts; the test rows of GLUE without
     labels."""
@@ -177,7 +176,6 @@ def stand_ins(tmp_path_factory):
     return root
 
 
-# ---- in this process, so that what is cut is cut everywhere
 class Here:
     """An executor (as lib.cluster.executors.Local) that does each job at once."""
 
@@ -413,7 +411,6 @@ CUTS = {
 }
 
 
-# ---- the walk
 EMPTY = ("Not measured yet", "no run yet")  # what pages say of artefacts without runs
 
 

@@ -37,7 +37,6 @@ def test_it_predicts_the_test_rows_of_its_model(make):
         make(Spec("predict", told | {"digest": "0"}, {"model": MODEL}))
 
 
-# ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
     rows = notebook.make_grids(

@@ -42,7 +42,6 @@ def csv(body, between=","):
 TEXT, LABEL = (lambda i: texts()[i]), (lambda i: i // 3 % 2)
 
 
-# ---- columns ----
 @pytest.mark.parametrize(
     "name, content, first, unused",
     [
@@ -164,7 +163,6 @@ def test_a_file_without_a_header_is_told_how_to_get_one(tmp_path, name, label, s
     assert len(reading.task.labels) in (3, 4)
 
 
-# ---- labels ----
 @pytest.mark.parametrize(
     "label, kind, low_high",
     [
@@ -245,7 +243,6 @@ def test_test_rows_without_labels_are_not_read(tmp_path, body):
     assert "the test rows have no labels, so they are not read" in reading.lines
 
 
-# ---- files ----
 @pytest.mark.parametrize("name", "val valid validation eval development Dev".split())
 def test_development_rows_have_several_names(tmp_path, name):
     put(tmp_path, "d/train.csv", csv(rows()))
@@ -368,7 +365,6 @@ def test_questions_come_in_public_variants(tmp_path):
     )
 
 
-# ---- data sets ----
 def test_a_data_set_is_taken_wherever_a_file_is(tmp_path):
     features = datasets.Features(
         {

@@ -38,7 +38,6 @@ def first_id(net):
     return number(net.layers[0]) / 16
 
 
-# ---- every method ----
 @pytest.mark.parametrize("method", METHODS)
 def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     history = evaluations(40, landscape(0, 2))
@@ -58,7 +57,6 @@ def test_an_exhausted_space_gives_none(method):
     assert proposed(method, history[:3], space=space) == history[3].candidate
 
 
-# ---- each of them ----
 @pytest.mark.parametrize("count, classifiers", [(80, 1), (400, 1), (401, 2), (900, 3)])
 def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     features = np.random.default_rng(0).normal(size=(count, 4))
@@ -124,7 +122,6 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
         )
 
 
-# ---- options ----
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -138,9 +135,6 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
 def test_options_are_checked(changes, message):
     with pytest.raises(ValueError, match=message):
         Search(**{"method": "random", "budget": 10, "draws": 10} | changes)
-
-
-# ---- which of them finds more ----
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -67,7 +67,6 @@ def test_lambda_rises_with_the_threshold_of_soft_movement():
         )
 
 
-# ---- warm-ups that do not fit ----
 def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     """MNLI for one epoch, as Figure 5 has it: 12,272 steps, 24,000 of warm-up."""
     options = prune(warmup_steps=12000, final_warmup=1)
@@ -105,7 +104,6 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
         bermo.warmup(21, 20)
 
 
-# ---- options ----
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -123,7 +121,6 @@ def test_options_that_cannot_be(change, message):
         prune(**change)
 
 
-# ---- the controller ----
 def test_the_course_of_the_deciding_score_comes_to_rest():
     assert [planned_score(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
         1.0,

@@ -69,7 +69,6 @@ def killed(net):
     raise Killed
 
 
-# ---- the history ----
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("killed_after", [0, 9, 19])
 def test_a_killed_search_goes_on_as_if_it_had_not_been(
@@ -160,7 +159,6 @@ def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
     ]
 
 
-# ---- limits ----
 def test_a_larger_budget_continues(path, tmp_path):
     first = searched(path, options=replace(METHODS["cascade"], budget=12))
     more = searched(path, options=METHODS["cascade"])
@@ -170,7 +168,6 @@ def test_a_larger_budget_continues(path, tmp_path):
     )
 
 
-# ---- failures ----
 @pytest.mark.parametrize(
     "failure, said",
     [
@@ -209,7 +206,6 @@ def test_without_a_working_candidate_there_is_no_best(path):
         engine.best(history)
 
 
-# ---- the step ----
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(
     epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1

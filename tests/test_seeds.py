@@ -98,8 +98,6 @@ def test_a_cell_of_scores_names_no_search(plans):
     ) == {"d": [30]}
 
 
-# ---- THE GRIDS OF THE PAGES
-
 NOTEBOOKS = [
     path
     for path in notebook.find_notebooks()
@@ -185,9 +183,6 @@ def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
         for plan in planned_cells(notebook.id_of_notebook(path), "mini"):
             same = lists.cell_line(plan.claim, plan.cell.text)["same_as"]
             assert plan.seeds == lists.planned_seeds(same or plan.claim), plan
-
-
-# ---- PICTURES AND TABLES
 
 
 def test_the_cell_of_two_models_is_found(plans):

@@ -58,7 +58,6 @@ def dice(seed):
     return random.Random(seed).random
 
 
-# ---- ids and sizes ----
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [number(Layer(BERT, k, q)) for k, q in IDS] == list(
         range(16)
@@ -124,7 +123,6 @@ def test_stage_2_keeps_ids_and_looks_at_no_window():
     assert ids_of(net) == ids_of(start)
 
 
-# ---- formulas ----
 @pytest.mark.parametrize("name", ["Search Stage 2", "EfficientBERT"])
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
@@ -182,7 +180,6 @@ def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
     assert {space.mutate(net, rng).layers[1].q for _ in range(50)} == {1}
 
 
-# ---- candidates ----
 @pytest.mark.parametrize("stage", ["stage1", "stage2", "stage3", "single"])
 def test_candidates_are_of_their_space(stage):
     low, high = window()
@@ -270,7 +267,6 @@ def test_identities_tell_spaces_apart_and_read_back():
         assert spaces.from_json(space.identity()) == space
 
 
-# ---- features ----
 @pytest.mark.parametrize(
     "stage, index",
     [

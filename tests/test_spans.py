@@ -59,7 +59,6 @@ def rows(*given):
     return Split(questions, passages, np.array(y), np.arange(len(given)), answers)
 
 
-# ---- windows ----
 def test_a_short_passage_is_one_window(bert):
     asked = (("Who?", "The Normans"), ("Where is?", "France"), ("Who?", None))
     split = rows(*((question, NORMANS, answer) for question, answer in asked))
@@ -171,7 +170,6 @@ def test_bytes_of_one_character_are_labelled_whole(roberta):
         )
 
 
-# ---- answers ----
 def logits(features, places, size=64):
     """[W, size] zeros with 9 and 7 at the (window, start token, end token) given."""
     start, end = np.zeros((2, len(features.row), size), np.float32)
@@ -258,7 +256,6 @@ def test_answers_are_those_of_the_definition(bert, seed, stride, n_best, max_ans
     assert differences == [null - score for (score, _), null in expected]
 
 
-# ---- real data ----
 @pytest.mark.parametrize(
     "task, length, stride", [("SQuAD1", 128, 32), ("SQuAD2", 384, 128)]
 )

@@ -37,7 +37,6 @@ POSED = [
 TWO = tree((NORMANS, POSED))
 
 
-# ---- files ----
 def test_rows(tmp_path):
     put(tmp_path, "train-v1.1.json", ONE)
     put(tmp_path, "dev-v2.0.json", TWO)
@@ -72,7 +71,6 @@ def test_stand_ins_are_read_in_order_and_give_way(tmp_path):
     assert read.load("SQuAD1", tmp_path)["train"].a == ["Near what?"]
 
 
-# ---- the hub ----
 def hub(*trees):
     """Rows as the hub has them."""
 

@@ -68,7 +68,6 @@ def small(whole, wanted):
     return made
 
 
-# ---- one network, one stack ----
 @pytest.mark.parametrize("mismatch", ["truncate", "pad"])
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
@@ -103,7 +102,6 @@ def test_dropout_is_inside_the_residual_of_every_network():
     assert torch.equal(layer(None, x), wanted)
 
 
-# ---- embedding ----
 def test_trigrams_are_next_token_token_and_the_one_before():
     one = stack.Trigram(9, 4, 6, padding=0).double()
     ids = torch.tensor([[3, 5, 8]])
@@ -166,7 +164,6 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[1])
 
 
-# ---- counts ----
 @pytest.mark.parametrize("name", NETS)
 def test_published_nets_have_their_parameters_at_true_size(name):
     wanted = NETS[name]
@@ -176,7 +173,6 @@ def test_published_nets_have_their_parameters_at_true_size(name):
     assert size(made)["parameters"] == parameters(wanted, "with pooler")
 
 
-# ---- supernets ----
 PARTS = [
     ((BERT, 4, 1), (BERT, 4, 1)),
     ((FORMULAS[1], 3, 2), (FORMULAS[2], 1, 4)),
@@ -310,7 +306,6 @@ def test_save_and_load_give_the_same_logits(
     )
 
 
-# ---- raw scores ----
 @pytest.mark.parametrize("ghosts", [False, True])
 def test_raw_scores_are_those_that_the_softmax_sees(
     ghosts, family, tiny, sentences, logits
@@ -345,7 +340,6 @@ def test_raw_scores_are_those_that_the_softmax_sees(
     )  # nobody watches any longer
 
 
-# ---- mistakes ----
 def plain_bert():
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12}
     return CLASSIFIER(transformers.BertConfig(vocab_size=60, **sizes))

@@ -225,7 +225,6 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
     assert shapes == {k: v.shape for k, v in model.state_dict().items()}
 
 
-# ---- saving and opening ----
 @pytest.mark.parametrize(
     "ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"]
 )

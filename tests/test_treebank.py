@@ -154,7 +154,6 @@ def test_ranges_empty_nodes_and_comments(tmp_path):
     assert parse(tmp_path, "# nothing\n\n") == []
 
 
-# ---- a treebank made here ----
 NOUNS = [
     f"{first}{last}"
     for first, last in product("bdfgklmnprst", ("an", "ell", "ork", "ust"))

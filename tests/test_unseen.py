@@ -41,7 +41,6 @@ def split(texts, pair=None):
     )
 
 
-# ---- which rows ----
 def holds(text, part):
     return f" {part} " in f" {text} "
 
@@ -296,7 +295,6 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
     )
 
 
-# ---- the official rows ----
 COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 
 
@@ -352,7 +350,6 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
 
 
-# ---- what a run keeps ----
 @pytest.mark.parametrize("classes", [2, 3, 300])
 def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     rng = np.random.default_rng(classes)
@@ -516,7 +513,6 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     assert len(table) > 1 and all(list(row) == titles for row in table.values())
 
 
-# ---- clusters in the bootstrap ----
 def pairs_of(right_a, right_b, cluster=None):
     found = []
     for seed, (a, b) in enumerate(zip(right_a, right_b, strict=True)):

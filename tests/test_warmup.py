@@ -68,9 +68,6 @@ def net(*told, hidden=24, **changes):
     )
 
 
-# ---- the loss ----
-
-
 @pytest.mark.parametrize("gold", [True, False])
 def test_a_regression_has_the_label_or_the_teachers_score(gold):
     mine, theirs, labels = rand(B, 1), rand(B, 1, seed=1), rand(B, seed=2).float()
@@ -129,7 +126,6 @@ def test_the_whole_loss_on_models(tiny, sentences):
         assert (student.get_parameter(name).grad != 0).any(), name
 
 
-# ---- parts of a supernet ----
 CHOICES = (((1, 1), (1, 2), (2, 1), (4, 4)),) * 2
 
 
@@ -157,7 +153,6 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
         students.draw_part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
-# ---- text ----
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
@@ -247,7 +242,6 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     assert len({tuple(map(int, ids)) for ids, _ in rows}) > 12  # epochs differ
 
 
-# ---- the steps ----
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(

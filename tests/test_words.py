@@ -33,9 +33,6 @@ def read(path):
 LINES = read(ROOT / "data" / "records" / "verdicts.csv")
 
 
-# ---- THE SCRIPT
-
-
 def number(line, column, other=np.nan):
     return float(line[column]) if line[column] else other
 
@@ -181,9 +178,6 @@ def faults(text, lines):
             wanted = " or ".join(f"{ours(x)} {reading(x)}" for x in own)
             found.append(f"{claim} {sentence} {task}: {measured} {told}, not {wanted}")
     return found
-
-
-# ---- HELD TO WHAT IS COMMITTED
 
 
 def test_enough_comparisons_have_an_interval():
@@ -336,9 +330,6 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     assert f"Of {len(every)} central comparisons" in block and words in block
     shut = f"Of the {len(held)} that have a printed value, {len(out)} shut it out"
     assert f"{shut} ({agree} of these agree" in block
-
-
-# ---- THE SCRIPT FINDS WHAT DIFFERS
 
 
 def result(low, high, text="a > b", seeds=3, **more):

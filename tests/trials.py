@@ -139,9 +139,6 @@ def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     return [trial.spec, grids.teacher("base", task).with_seed(seed), *rival]
 
 
-# ---- ROWS, AND WHAT NEEDS NO TRAINING
-
-
 def rows(task: str, seed: int) -> tuple[Split, Split]:
     """Return (the rows that a seed trains on, rows of its pool that it did not draw).
 
@@ -225,9 +222,6 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
     return linear(task, near[0][:, None] * 10, train, near[1][:, None] * 10, split)
 
 
-# ---- THE RULE
-
-
 def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     """Return the line of a trial whose runs are there with their weights (FIELDS)."""
     task, (train, split) = data.task("glue", task_name), rows(task_name, seed)
@@ -293,9 +287,6 @@ def cost(store: Store, spec: Spec) -> float:
     """Return the seconds that a run took, 0 for one that is not there."""
     run = store.find(spec)
     return round(seconds(run.status)) if run else 0
-
-
-# ---- THE COMMAND
 
 
 def add_line(file: str, names: list, line: dict, form: str) -> None:

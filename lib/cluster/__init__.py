@@ -1,1 +1,2 @@
-"""This room makes many runs as one graph: on this machine, on Ray, or on Slurm."""
+"""This package makes many runs in the order of their inputs: on this machine, on Ray,
+or on Slurm."""

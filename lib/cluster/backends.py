@@ -1,5 +1,5 @@
-"""This module opens the executor of a backend: of this machine, of a Ray cluster, or of
-Slurm."""
+"""This module opens the executor that makes runs: on this machine, on a Ray cluster, or
+on Slurm."""
 
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -21,10 +21,13 @@ def open_executor(
 ) -> Local | remote.Ray | remote.Slurm:
     """Return the executor of a backend for runs with these Needs.
 
-    backend: its name, and after a colon its address or its parameters. workers: the
-    number of runs at once; by default as many as fit, and one on a GPU. folder: where a
-    backend leaves its logs. Raises Refused for an unknown backend, and where its
-    package is absent."""
+    Raises Refused for an unknown backend, and where its package is not installed.
+
+    backend: a name of BACKENDS; an address (Ray) or parameters (Slurm) may follow after
+    a colon.
+    workers: the number of runs at once; by default as many as cores and memory allow,
+    and one on a GPU.
+    folder: the folder for the logs of Slurm's jobs."""
     name, _, parameters = backend.partition(":")
     check_name("backend", name, BACKENDS)
     if name != "local":

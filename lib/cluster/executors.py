@@ -1,8 +1,8 @@
-"""This module has executors, which make the runs of a sweep.
+"""This module has the executor of this machine, which makes runs in worker processes.
 
-An executor makes at most `slots` runs at once. `submit` begins one; `finished` returns
-those that ended. `Local` has worker processes on this machine; `lib.cluster.remote` has
-executors for many machines."""
+An executor makes at most `slots` runs at once. Its `submit` begins a run, and its
+`finished` returns the runs that ended. `lib.cluster.remote` has executors for many
+machines."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from typing import Any
 from lib.core import paths
 from lib.core.spec import Spec, uses_generated_tasks
 
-# Workers and kernels are forked with these imports. None is of this package, so that
-# each process imports the code as it then is.
+# Modules that the server imports from which workers and kernels are forked, so that
+# those start fast. None is a module of lib: each process imports lib's current code.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
-LAST = 20.0  # Stopped workers have so many seconds to note that they stopped.
-# A worker takes so many bytes of memory at its peak. They are measured at toy and at
-# mini (tests/test_scale.py), and counted for paper's largest model and batch on a GPU.
+LAST = 20.0  # Seconds that a stopped worker has to save its state before it is killed.
+# Peak memory of one worker, in bytes, for generated data, other data, and a GPU. The
+# first two are measured at toy and mini (tests/test_scale.py); the last is computed for
+# the largest model and batch of the profile paper.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
-# Runs on a CPU of encoders of BERT-base's shape take so many: expected, and to be
-# measured by the trials of base (data/published/protocol_base.md).
+# Peak memory of one worker on a CPU for encoders of BERT-base's shape, in bytes. It is
+# an estimate, which the trials of base measure (data/published/protocol_base.md).
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
-# A control group tells its limit of memory, what it uses, and of that the cached files,
-# which it gives up: in version 2, and in version 1.
+# Files of a Linux control group, version 2 and version 1: its limit of memory, the
+# memory in use, and statistics with the cached files, whose memory can be freed.
 GROUPS = (
     ("memory.max", "memory.current", "memory.stat"),
     (
@@ -54,8 +55,8 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Need:
-    """A Need is what a run asks for: cores, whether it takes a GPU, and bytes of memory
-    there."""
+    """A Need has the resources of a run: CPU cores, whether it takes a GPU (`card`),
+    and bytes of memory, of the GPU if it takes one."""
 
     cores: int = 1
     card: bool = False
@@ -63,7 +64,7 @@ class Need:
 
 
 def find_need(spec: Spec) -> Need:
-    """Return the Need of the run of a Spec."""
+    """Return the cores, GPU and memory that the run of a Spec needs."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
@@ -73,23 +74,24 @@ def find_need(spec: Spec) -> Need:
 
 
 def memory_of_largest(spec: Spec) -> float:
-    """Return the bytes of memory of the largest encoder of PEAK_OF that a Spec rests
-    on, or 0."""
+    """Return the bytes of memory for the largest checkpoint of PEAK_OF among the inputs
+    behind a Spec, or 0."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max([PEAK_OF.get(name, 0.0), *map(memory_of_largest, spec.inputs.values())])
 
 
 def free_memory(system: Path = Path("/")) -> int:
-    """Return the free bytes of memory, as the machine and its control group report
-    them.
+    """Return the free bytes of memory: the smaller of the machine's and the control
+    group's.
 
-    system: the root of the file system that tells them."""
+    system: the root of the file system with `proc` and `sys`; tests give another."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
         text = (system / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
     for names in GROUPS:
-        with suppress(OSError, ValueError):  # A group without a limit says "max".
+        # A group without a limit has the text "max" instead of a number.
+        with suppress(OSError, ValueError):
             limit, used, state = (
                 (system / "sys/fs/cgroup" / name).read_text() for name in names
             )
@@ -99,24 +101,31 @@ def free_memory(system: Path = Path("/")) -> int:
 
 
 def process_context(card: bool = False) -> BaseContext:
-    """Return the multiprocessing context in which processes are started.
+    """Return the multiprocessing context for new processes, which starts them fast.
 
-    They are forked from a server that has imports and ran nothing. It is the server of
-    this process, or the one that this process was itself forked from. Processes are
-    spawned where a fork is unsafe: off Linux, and on a GPU."""
+    They are forked from a server process that has the imports WARM and runs nothing
+    else. A process that was itself forked from such a server uses the same one.
+    Processes are spawned where a fork is unsafe: on other systems than Linux, and on a
+    GPU.
+
+    card: whether the processes use the GPU."""
     if card or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     server: Any = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
-        server.ensure_running = lambda: None  # Else it starts another server.
+        server.ensure_running = lambda: (
+            None
+        )  # Otherwise it would start a second server.
     server.set_forkserver_preload(WARM.split())
-    # Sockets lie in a folder that the first call makes among temporary files, whose path
-    # may be too long for them.
+    # Let multiprocessing make its folder for sockets in a place with a short path: that
+    # of the temporary folder may be too long for a socket.
     usual, tempfile.tempdir = tempfile.gettempdir(), paths.socket_folder()
     util.get_temp_dir()
     tempfile.tempdir = usual
-    resource_tracker.ensure_running()  # If it were to start below, it would end the block.
-    # All that it forks inherits this.
+    # Start the resource tracker first: its start would unblock the signal below.
+    resource_tracker.ensure_running()
+    # Block interrupts while the server starts: it and its children inherit the mask, so
+    # that Ctrl-C reaches this process alone.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         server.ensure_running()
@@ -126,10 +135,10 @@ def process_context(card: bool = False) -> BaseContext:
 
 
 def end_server() -> None:
-    """End the server of processes that this one started, if it did.
+    """Kill the fork server, if this process started it.
 
-    A server that still imports would fork, for a command that was stopped, what finds
-    nothing."""
+    Otherwise, after a command was stopped, a server that is still importing would fork
+    processes that nobody waits for."""
     server: Any = forkserver._forkserver
     if pid := server._forkserver_pid:
         with suppress(ProcessLookupError):
@@ -141,19 +150,22 @@ class Local:
     runs.
 
     Each worker is a separate process, so one that is killed costs only its current run.
-    slots: the number of workers. card: whether they use the GPU, the first one that
-    this process may use."""
+
+    slots: the number of workers.
+    card: whether workers use the GPU, the first one that this process may use."""
 
     def __init__(self, slots: int, card: bool = False) -> None:
         self.slots, self.card = slots, card
-        # A pool is one worker. It is opened when a call finds none idle.
+        # Each pool has one worker. A new pool is opened when no worker is idle.
         self.running: dict[futures.Future[Any], futures.ProcessPoolExecutor] = {}
         self.idle: list[futures.ProcessPoolExecutor] = []
 
     def submit(
         self, function: Callable[..., Any], *args: Any, need: Need | None = None
     ) -> futures.Future[Any]:
-        """Begin a call in an idle worker, or in a new one. Callers keep to `slots`."""
+        """Begin a call in an idle worker, or in a new one, and return its future.
+
+        The caller sees to it that at most `slots` calls run."""
         if self.idle:
             pool = self.idle.pop()
         else:
@@ -164,10 +176,11 @@ class Local:
         return future
 
     def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
-        """Return the futures that ended, waiting at most so many seconds for one.
+        """Wait until a call ends, and return the futures of all that ended.
 
-        Their workers are idle again, but those that died.
-        """
+        Their workers are idle again, unless they died.
+
+        seconds: the longest wait; None is without limit."""
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             pool = self.running.pop(future)
@@ -178,7 +191,9 @@ class Local:
     def as_completed(
         self, function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
-        """Yield (job, its future) as jobs finish; a job is a tuple of arguments."""
+        """Yield (job, its future) as calls of a function end.
+
+        jobs: a tuple of arguments for each call."""
         left = list(jobs)
         running: dict[futures.Future[Any], tuple[Any, ...]] = {}
         while left or running:
@@ -191,8 +206,9 @@ class Local:
     def close(self) -> None:
         """End the workers.
 
-        Idle workers end by themselves, those at work when they have noted that they
-        stopped. A worker that has not ended within LAST seconds is killed."""
+        Idle workers end by themselves. A worker that is making a run is interrupted,
+        and saves the state "stopped" first. One that has not ended within LAST seconds
+        is killed."""
         busy = list(self.running.values())
         left = [
             process for pool in busy for process in (pool._processes or {}).values()
@@ -204,21 +220,21 @@ class Local:
         end = time.monotonic() + LAST
         for process in left:
             process.join(max(0.0, end - time.monotonic()))
-            process.kill()  # It does nothing to a process that has ended.
+            process.kill()  # No effect on a process that has ended.
 
 
 def _prepare_worker(env: Mapping[str, str]) -> None:
-    """Prepare a new worker. It leaves interrupts to its parent."""
+    """Prepare a new worker: it ignores Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
     attach_to_parent(env)
 
 
-_at_work = False  # A call of this worker is at work.
+_at_work = False  # Whether this worker is running a call.
 
 
 def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function returns, in a worker."""
+    """Return function(*args), with _at_work set while it runs."""
     global _at_work
     _at_work = True
     try:
@@ -228,19 +244,23 @@ def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _end_worker(*_: Any) -> None:
-    """End a worker: a call at work notes that it was stopped, all else has nothing to
-    say."""
+    """End a worker on SIGTERM; a call that is running is interrupted, so that it can
+    save its state."""
     if _at_work:
         raise KeyboardInterrupt
     os._exit(130)
 
 
 def attach_to_parent(env: Mapping[str, str]) -> None:
-    """Give a new process the environment of its parent, and let it end when its parent
-    does."""
+    """Give a new process the environment variables of its parent, and end it when its
+    parent ends.
+
+    A process of the fork server otherwise has the variables of the server's start."""
     os.environ.clear()
     os.environ.update(env)
-    gc.freeze()  # The imports stay; to look through them after each run would take 0.3 s.
+    # Exempt all objects of the imports from garbage collection, which would otherwise
+    # take 0.3 s after each run.
+    gc.freeze()
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

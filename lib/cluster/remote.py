@@ -1,9 +1,9 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-See `lib.cluster.executors`. Workers see the store, the data and this code at the same
-paths as here: on a shared folder. The locks of the store keep a run from being made
-twice, so a run whose worker or machine is lost is simply asked for again. It goes on
-from its last checkpoint."""
+They have the methods of `lib.cluster.executors.Local`. Store, data and code must lie in
+a shared folder, with the same paths on all machines. The locks of the store keep a run
+from being made twice, so a run whose machine is lost is simply submitted again, and
+resumes from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
     from submitit.slurm.slurm import SlurmInfoWatcher
 
-RETRIES = 5  # Ray begins a run whose worker is lost so many times again.
+RETRIES = 5  # Times that Ray restarts a run whose worker is lost.
 
 
 def call(data_root: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Return function(*args), called on another machine with the data folder of this
-    process."""
+    """Return function(*args) on another machine, after setting its DATA_ROOT to
+    `data_root`, the folder that the submitting process uses."""
     os.environ["DATA_ROOT"] = data_root
     return function(*args)
 
@@ -39,9 +39,12 @@ def call(data_root: str, function: Callable[..., Any], *args: Any) -> Any:
 class Ray:
     """Ray is an executor on a Ray cluster: one task for each run.
 
-    Ray begins a run anew elsewhere when it loses it. address: the cluster's address
-    ("auto", "host:port"). Without one it is RAY_ADDRESS, else a cluster of this machine
-    alone is started. Raises RuntimeError where there is no cluster."""
+    When a machine is lost, Ray starts its runs again on others. Raises Refused where no
+    cluster answers.
+
+    address: the cluster's address ("auto", "host:port"). An empty one is that of
+    RAY_ADDRESS; without that a cluster of this machine alone is started.
+    slots: the number of runs at once."""
 
     def __init__(self, address: str, slots: int, folder: Path | None = None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -57,7 +60,7 @@ class Ray:
         )
         try:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
-        except Exception as error:  # Ray raises exceptions of many kinds.
+        except Exception as error:  # Ray raises errors of many classes.
             raise Refused(
                 f"no Ray cluster at {address}: {error_in_one_line(error)}"
             ) from None
@@ -66,7 +69,7 @@ class Ray:
     def submit(
         self, function: Callable[..., Any], *args: Any, need: Need
     ) -> futures.Future[Any]:
-        """Ask for a call with the cores, and the GPU or memory, of a Need. Returns its
+        """Submit a call as a Ray task with the resources of a Need, and return its
         future."""
         how = {"num_gpus": 1} if need.card else {"memory": int(need.memory)}
         task = self.task.options(num_cpus=need.cores, max_retries=RETRIES, **how)
@@ -76,15 +79,16 @@ class Ray:
         return future
 
     def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
-        """Return the futures that ended, waiting at most so many seconds for one."""
+        """Wait at most `seconds` until a call ends, and return the futures of all that
+        ended."""
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
         return done
 
     def close(self) -> None:
-        """Stop the calls at work; those that have not ended within LAST seconds are
-        killed."""
+        """Cancel the calls that are running; kill those that have not ended after LAST
+        seconds."""
         for reference in self.running.values():
             self.ray.cancel(reference)
         futures.wait(self.running, LAST)
@@ -92,7 +96,8 @@ class Ray:
 
 
 class Resumed:
-    """Resumed wraps a function that Slurm calls again after a preemption, as it was."""
+    """Resumed wraps a function so that Slurm calls it again, with the same arguments,
+    after a job was preempted."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -101,18 +106,19 @@ class Resumed:
         return self.function(*args)
 
     def checkpoint(self, *args: Any) -> DelayedSubmission:
-        """Return what submitit asks for before a job ends early: the same call
-        again."""
+        """Return the submission that submitit makes when a job is preempted: the same
+        call."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *args)
 
 
 def watcher() -> SlurmInfoWatcher:
-    """Return the object that tells submitit the state of jobs.
+    """Return the object by which submitit asks for the state of jobs.
 
-    It asks `squeue`, as small clusters have no accounting. A job that is no longer
-    listed has ended, whether it was made, cancelled or lost."""
+    It reads `squeue` instead of submitit's `sacct`, as small clusters have no
+    accounting. A job that is no longer listed has ended: finished, cancelled or
+    lost."""
     from submitit.slurm.slurm import SlurmInfoWatcher
 
     class Queue(SlurmInfoWatcher):
@@ -135,9 +141,10 @@ def watcher() -> SlurmInfoWatcher:
 class Slurm:
     """Slurm is an executor on a Slurm cluster: one job for each run.
 
-    parameters: those of submitit, such as "slurm_partition=gpu,timeout_min=240";
-    "cluster=local" makes processes on this machine instead. folder: the folder of the
-    logs."""
+    parameters: parameters of submitit, such as "slurm_partition=gpu,timeout_min=240";
+    "cluster=local" starts processes on this machine instead.
+    slots: the number of jobs at once.
+    folder: the folder of the logs."""
 
     def __init__(self, parameters: str, slots: int, folder: Path) -> None:
         import submitit
@@ -156,11 +163,10 @@ class Slurm:
         self.running: set[Job[Any]] = set()
 
     def submit(self, function: Callable[..., Any], *args: Any, need: Need) -> Job[Any]:
-        """Submit a call with the cores, the GPU and the memory of a Need. Returns its
-        job.
+        """Submit a call as a job with the cores, GPU and memory of a Need, and return
+        the job.
 
-        Raises RuntimeError where Slurm refuses it.
-        """
+        Raises RuntimeError where Slurm refuses it."""
         asked = {"cpus_per_task": need.cores, "mem_gb": ceil(need.memory / 1e9)}
         self.jobs.update_parameters(**asked, slurm_gpus_per_node=int(need.card) or None)
         job = self.jobs.submit(Resumed(function), *args)
@@ -168,13 +174,15 @@ class Slurm:
         return job
 
     def finished(self, seconds: float | None = None) -> set[Job[Any]]:
-        """Return the jobs that ended, after a second."""
+        """Wait a second, and return the jobs that have ended.
+
+        seconds: ignored; it is here because the other executors have it."""
         time.sleep(1)
         done = {job for job in self.running if job.done()}
         self.running -= done
         return done
 
     def close(self) -> None:
-        """Cancel the jobs that are still at work."""
+        """Cancel the jobs that are still queued or running."""
         for job in self.running:
             job.cancel()

@@ -1,7 +1,6 @@
-"""This module makes many Specs as one graph, under one progress bar.
+"""This module makes the runs of many Specs, inputs first, under one progress bar.
 
-The inputs of a run are made before it. Runs are made by an executor
-(lib.cluster.executors)."""
+An executor makes the runs (lib.cluster.executors)."""
 
 from __future__ import annotations
 
@@ -28,20 +27,18 @@ def describe_work(
 ) -> str:
     """Return the work for missing runs as text: "29 runs to make, about 3 min".
 
-    todo: what `Store.missing_specs` returned.
-    """
+    todo: the Specs that `Store.missing_specs` returned."""
     about = Clock(store or Store()).describe_time(todo, workers or paths.count_cores())
     return f"{len(todo)} runs to make, {about}"
 
 
 class Clock:
-    """A Clock forecasts the seconds of runs: the median over runs of the same step and
-    profile.
+    """A Clock forecasts the core seconds of a run: the median over finished runs of the
+    same step and profile.
 
-    They are runs of the store and those that this process noted; where there are none,
-    they are records, which other machines made. If a step has very many runs, only the
-    first ones are read; as their names are hashes, these are a fair sample. Their
-    arrays are not looked at."""
+    Runs of this machine count; records, which other machines made, count only where
+    there are no such runs. Of a step with many runs, the first 300 are read: their
+    names are hashes, so these are a random sample."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -49,20 +46,21 @@ class Clock:
         self.read: set[str] = set()
 
     def note(self, step: str, args: Json, seconds: float, origin: str = "run") -> None:
-        """Note how many seconds a run of a step took.
+        """Add the core seconds of a finished run of a step.
 
-        Its rows and numerics tell the profiles apart, but not those of records of
-        digits and of latencies, so these are not noted."""
+        Records of the steps `digits` and `latency` are left out, because their
+        arguments do not tell the profiles apart (`run_kind`)."""
         if origin == "run" or step not in ("digits", "latency"):
             self.took[origin, step, *run_kind(args)].append(seconds)
 
     def median(self, spec: Spec) -> float | None:
-        """Return the median seconds of runs like that of a Spec, or None where none is
-        known."""
+        """Return the median core seconds of finished runs like the run of a Spec, or
+        None where there are none."""
         if spec.step not in self.read:
             self.read.add(spec.step)
             for run in list(self.store.list_runs(f"{spec.step}-*"))[:300]:
-                with suppress(ValueError, KeyError, OSError):  # It may be damaged.
+                # Skip damaged runs.
+                with suppress(ValueError, KeyError, OSError):
                     args = read_json(run.folder / "spec.json")["args"]
                     self.note(
                         spec.step,
@@ -75,10 +73,10 @@ class Clock:
         return statistics.median(took) if took else None
 
     def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return [expected seconds] of Specs, or None where most of them are unknown.
+        """Return the expected core seconds of each Spec, or None where more than half
+        have no runs like them.
 
-        An unknown one takes the mean of the others, which would be that of few if most
-        were unknown."""
+        The others without such runs take the mean of the known ones."""
         medians = [self.median(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
@@ -87,15 +85,16 @@ class Clock:
         return [mean if seconds is None else seconds for seconds in medians]
 
     def describe_time(self, specs: Iterable[Spec], workers: int = 1) -> str:
-        """Return the expected time of runs as text."""
+        """Return the expected time of runs on a number of workers as text: "about 3
+        min"."""
         if (forecasts := self.forecast(specs)) is None:
             return "time unknown"
         return f"about {format_seconds(sum(forecasts) / workers)}"
 
 
 def run_kind(args: Json) -> tuple[Any, ...]:
-    """Return what runs of one step must have in common, for one to tell how long
-    another takes."""
+    """Return a key that is equal for runs of one step which take about the same time:
+    whether data are generated, and the values of the Numerics."""
     return uses_generated_tasks(args), *(args.get("numerics") or {}).values()
 
 
@@ -109,14 +108,18 @@ def make_runs(
     backend: str = "local",
     exact: bool = False,
 ) -> dict[Spec, str]:
-    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of lost
-    Specs.
+    """Make the missing runs of some Specs and of their inputs, and return {Spec: reason
+    in one line} of those that could not be made.
 
-    A Spec is lost where its run failed, its worker died, or an input of it is lost.
-    exact: whether these Specs themselves are made, also where a twin could stand for
-    one (`Store.look`). workers, backend: as `lib.cluster.backends.open_executor` takes
-    them. keep: whether the weights of the Specs themselves are saved. done: f(spec),
-    called when a run was made."""
+    A Spec is among these where its run failed, its worker died, or one of its inputs
+    could not be made.
+
+    workers, backend: as in `lib.cluster.backends.open_executor`.
+    keep: whether the weights of the Specs themselves are saved.
+    checkpoint_seconds: seconds between two checkpoints of a run.
+    done: f(Spec), called after each run.
+    exact: whether Specs are run as they are, even if the run of a float32 twin exists
+    (`Store.look`)."""
     store = store or Store()
     todo = store.missing_specs(specs, keep, exact)
     if not todo:
@@ -159,15 +162,16 @@ def make_runs(
     finally:
         executor.close()
         bar.bar.close()
-    for spec in todo:  # Inputs come first.
+    # Mark Specs whose inputs failed; inputs come before the Specs that need them.
+    for spec in todo:
         for parent in graph[spec] & lost.keys():
             lost[spec] = why_lost(parent, lost[parent])
     return lost
 
 
 class Bar:
-    """The Bar shows the progress of a sweep in one line: runs that ended, and the time
-    to go."""
+    """A Bar shows the progress of many runs in one line: how many have ended, and the
+    time to go."""
 
     def __init__(
         self,
@@ -182,11 +186,12 @@ class Bar:
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
         self.bar = std.tqdm(total=len(todo), desc="starting workers", **how)
-        # A log file should have few lines.
+        # Seconds between two updates: few in a log file, where each adds a line.
         self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
 
     def draw(self, ended: Collection[Spec], running: Iterable[Spec]) -> None:
-        """Draw the line anew if it is time, or if all runs have ended."""
+        """Draw the line again if `interval` seconds have passed, or all runs have
+        ended."""
         if time.monotonic() - self.drawn < self.interval and len(ended) < len(
             self.todo
         ):
@@ -209,15 +214,15 @@ class Bar:
         self.bar.refresh()
 
     def left(self, shares: Iterable[float]) -> float | None:
-        """Return the seconds until all runs are made.
+        """Return the seconds until all runs are made, or None where the Clock has no
+        forecast.
 
-        It is the geometric mean of two: by the pace so far, and by that of workers that
-        nothing slows. What slows them now, such as pages that are made beside them, may
-        end before the runs do. The result stays between 0.6 and 1 times that of the
-        pace so far, as the clock may be far off.
+        It is the geometric mean of two estimates: by the pace so far, and by the
+        Clock's forecast with all workers at full speed. Other work on the machine,
+        which slows the pace, may end before the runs do. The result is between 0.6 and
+        1 times the estimate by pace, as the forecast may be far off.
 
-        shares: the share of each run that is done. It is None where most runs are
-        unknown to the clock."""
+        shares: the share of each run that is done, in the order of `todo`."""
         if (forecasts := self.clock.forecast(self.todo)) is None:
             return None
         made = sum(

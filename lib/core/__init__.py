@@ -1,5 +1,4 @@
-"""This room has what every room may import: names and seeds, places, files, Specs,
-runs, options.
+"""This package has what every other package of lib may import: names and seeds, paths,
+files, Specs, runs, options.
 
-It imports nothing of lib but `lib.model.options`, the names that exported models carry
-too."""
+It imports nothing of lib but `lib.model.options`, which exported models carry too."""

@@ -1,8 +1,8 @@
-"""This module writes files whole, and checks by their digests what it reads.
+"""This module writes files atomically, and checks what it reads by SHA-256 digests.
 
-A folder's manifest, `manifest.json`, has a digest of each of its files. It is written
-last. Runs and checkpoints have one. A file that has other bytes than its manifest says
-is damaged."""
+The manifest of a folder, `manifest.json`, has a digest of each file in it, and is
+written last. Runs and checkpoints have one. A file whose digest differs from the
+manifest is damaged."""
 
 from __future__ import annotations
 
@@ -28,25 +28,28 @@ from lib.core import paths
 from lib.core.names import Refused
 
 MANIFEST = "manifest.json"
-# What a killed process left beside a file is removed after so many seconds.
+# Age in seconds from which temporary files of killed processes are removed.
 OLD = 24 * 3600.0
-TICK = 10**9  # A file that changed within so many nanoseconds may change unseen.
+# Age in nanoseconds below which a file could change again without a new modification
+# time, as clocks of file systems tick slowly.
+TICK = 10**9
 
 
 class Damaged(Refused):
-    """Damaged is raised where a file is not what was written; the message names it."""
+    """Damaged is raised for a file whose content is wrong or malformed; the message
+    names the file."""
 
 
 @contextmanager
 def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
-    """Yield a place beside `path` to write a file or a folder to; at the end it is
-    renamed to `path`.
+    """Yield a temporary path to write a file or a folder to; at the end it is renamed
+    to `path`.
 
-    A reader never sees half of it. An error, or a full disk, leaves what was there
-    before. Raises OSError where `path` is a folder that holds something already.
+    So nobody reads a file that is half written, and after an error or on a full disk
+    the old content stays. Raises OSError where `path` is a folder that is not empty.
 
-    durable: whether it is on the disk at the end, so that a power loss does not take it
-    back."""
+    durable: whether the content is synced to the disk, so that it survives a power
+    loss."""
     path = Path(path)
     with explain_full_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,8 +68,7 @@ def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Let a file, or a folder with all that is in it, be on the disk before this
-    returns."""
+    """Sync a file, or a folder with all files in it, to the disk (fsync)."""
     for place, _, files in os.walk(path):
         for name in files:
             sync_path(Path(place, name))
@@ -76,11 +78,11 @@ def flush_to_disk(path: Path) -> None:
 
 
 def sync_path(path: str | Path) -> None:
-    """Let the bytes of a file, or the names in a folder, be on the disk (fsync)."""
+    """Sync the bytes of a file, or the names in a folder, to the disk (fsync)."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            # Some cannot sync a folder.
+            # Some file systems cannot sync a folder.
             with suppress(*[OSError] * os.path.isdir(path)):
                 os.fsync(number)
         finally:
@@ -88,25 +90,25 @@ def sync_path(path: str | Path) -> None:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# torch and safetensors say so when a disk is full; torch also when a file was cut
-# otherwise.
+# Messages of torch and safetensors when a disk is full. torch has the same message for
+# files that were cut off for other reasons.
 TORN = re.compile(
     r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space"
 )
-LITTLE = 1 << 20  # A disk with fewer free bytes is full.
+LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 
 @contextmanager
 def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
-    """Tell errors of a full disk as OSError with the folder and what to do about it.
+    """Turn errors of a full disk into an OSError that names the folder and a fix.
 
-    Without a folder it is the one of `paths.places` whose disk is full."""
+    Without a folder, the first of `paths.places` whose disk is full is named."""
     try:
         yield
     except Exception as error:
         folder = folder or next(filter(is_full, paths.places().values()), "")
         number = getattr(error, "errno", None)
-        # An error of several files (shutil.Error) has no number either.
+        # shutil.Error, which lists the errors of several files, has no errno either.
         torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
             torn = is_full(folder)
@@ -117,7 +119,7 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
         )
-        full.is_explained = True  # pyrefly: ignore[missing-attribute]: any error takes a note
+        full.is_explained = True  # pyrefly: ignore[missing-attribute]: a new attribute
         raise full from error
 
 
@@ -129,10 +131,10 @@ def is_full(folder: str | Path) -> bool:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed left beside a path (`atomic_path`).
+    """Remove the temporary files that killed processes left beside a path.
 
-    It is more than a day old, as another process, maybe of another machine, may be
-    writing now."""
+    Only files of `atomic_path` that are more than a day old go: a younger one may
+    belong to a process that is still writing, maybe on another machine."""
     with os.scandir(path.parent) as siblings:
         for entry in siblings:
             match = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
@@ -152,8 +154,8 @@ def remove(path: Path) -> None:
 
 @cache
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, with its lists as tuples. Raises Damaged that
-    names it."""
+    """Return the tables of a TOML file as a dict, with lists as tuples. Raises Damaged,
+    naming the file, where it cannot be parsed."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -177,14 +179,14 @@ def write(path: str | Path, text: str, durable: bool = True) -> None:
 def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
     """Write a value as JSON to a file, as `write` does.
 
-    The files of a run, a record or a checkpoint are settled together, before it gets
-    its name."""
+    It is not durable by default: the files of a run, a record or a checkpoint are
+    synced together, before their folder gets its final name."""
     write(path, json.dumps(value, indent=1) + "\n", durable)
 
 
 def read(path: str | Path) -> bytes:
-    """Return the bytes of a regular file. Raises Refused for a pipe, of which nothing
-    may ever come."""
+    """Return the bytes of a regular file. Raises Refused for a pipe, where a read may
+    never end."""
     stamp_of_file(path)
     return Path(path).read_bytes()
 
@@ -192,8 +194,8 @@ def read(path: str | Path) -> bytes:
 def read_csv(path: str | Path) -> list[dict[str, str]]:
     """Return the rows of a committed table, by the names of its columns.
 
-    Raises Damaged that names the file, where a row has not the cells of the first line.
-    """
+    Raises Damaged that names the file, where a row has more or fewer cells than the
+    header, or two columns have one name."""
     try:
         text = io.StringIO(read(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
@@ -210,7 +212,7 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
 def read_json(path: str | Path, fix: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
-    fix: what a reader can do then; of a run there is nothing to do, as it is made
+    fix: advice for the message. Files of a run need none, as a damaged run is executed
     again."""
     try:
         return json.loads(read(path))
@@ -225,11 +227,12 @@ def sha(data: bytes) -> str:
 
 
 def stamp_of_file(path: str | Path) -> tuple[str, int, int, int, int]:
-    """Return what changes with the content of a file: name, size, times in nanoseconds,
-    inode.
+    """Return (path, size, mtime, ctime, inode) of a file: at least one of them changes
+    when its content does.
 
-    rsync, tar and containers keep the size and the time of another content, but nobody
-    can set the time at which the inode changed."""
+    Times are in nanoseconds. rsync, tar and containers can give a new content the old
+    size and mtime, but no program can set the ctime. Raises Refused for what is no
+    regular file."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
         raise Refused(f"{paths.show_path(path)} is no regular file")
@@ -237,9 +240,10 @@ def stamp_of_file(path: str | Path) -> tuple[str, int, int, int, int]:
 
 
 def digest(path: str | Path) -> str:
-    """Return the digest of a file. It is computed once in a process while its `stamp_of_file`
-    stays, and each time while the file is fresh: a second write may have the time of
-    the first, as clocks of file systems tick slowly."""
+    """Return the SHA-256 digest of a file, cached by its `stamp_of_file`.
+
+    A file that changed less than TICK ago is not cached: a second write could get the
+    same modification time."""
     place, *state = stamp_of_file(path)
     is_fresh = abs(time.time_ns() - state[2]) < TICK
     return _digest.__wrapped__(place) if is_fresh else _digest(place, *state)
@@ -252,12 +256,12 @@ def _digest(path: str, *_: int) -> str:
 
 
 def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the names of all that lies in a folder and below, but its manifest, and
-    their states.
+    """Yield (name, os.stat_result) of all files and folders below a folder, without its
+    manifest.
 
     A name is relative to the folder. Links are not followed. Names that begin with a
-    dot are left out: they are what a killed process left, or an editor's, and nothing
-    reads them."""
+    dot are left out: they belong to killed processes or to editors, and nothing reads
+    them."""
     for place, folders, files in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in (*folders, *sorted(files)):
@@ -271,11 +275,10 @@ def _raise_error(error: OSError) -> NoReturn:
 
 
 def seal_folder(folder: str | Path) -> None:
-    """Write the manifest of a folder, and remove what a killed process left in it.
+    """Write the manifest of a folder, and remove temporary files of killed processes.
 
-    Its files become readable for those to whom the umask of this process gives new
-    files; safetensors writes them for their owner alone. Raises Damaged for what is no
-    regular file."""
+    Its files get the permissions of the umask, because safetensors makes files that
+    their owner alone can read. Raises Damaged for what is no regular file."""
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
     for path in list(folder.rglob(".*")):
@@ -292,13 +295,13 @@ def seal_folder(folder: str | Path) -> None:
 
 
 def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
-    """Raise Damaged that names a file of a folder which differs from what `seal_folder` found.
+    """Raise Damaged where the files of a folder differ from its manifest.
 
-    The manifest names all that is there: a file or a folder more, a link or a pipe is
-    damage too.
+    The error names the first such file. Files or folders that are not in the manifest,
+    links and pipes are damage too. A file that cannot be read, for its permissions or
+    for a failure of the disk, raises OSError instead.
 
-    spared: the beginning of names that are not checked. A file that may not be read, or
-    that a disk failed to give, is not damaged: OSError names it."""
+    spared: beginnings of names that are not checked."""
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -337,7 +340,7 @@ def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
 
 
 def damage_of_folder(folder: Path) -> str:
-    """Return in words how a folder is damaged, as `check_folder` finds it, or "" where it is
+    """Return in words how a folder is damaged (`check_folder`), or "" where it is
     sound."""
     try:
         check_folder(folder)
@@ -347,19 +350,19 @@ def damage_of_folder(folder: Path) -> str:
 
 
 def digest_values(*what: Any) -> str:
-    """Return the digest of JSON values."""
+    """Return the first 24 hex digits of the SHA-256 digest of some JSON values."""
     return sha(json.dumps(what, sort_keys=True).encode())[:24]
 
 
 def remember_value(
     what: Any, sources: Iterable[Path], compute: Callable[[], Any]
 ) -> Any:
-    """Return `compute()`, a JSON value that follows from the content of the files
-    `sources`.
+    """Return `compute()`, a JSON value that depends on the files `sources` alone.
 
-    It is kept on disk until one of the files has another `stamp_of_file`, so that planning
-    reads no text. what: JSON that names the value; the note has it too. A damaged note
-    is made again, and so is one of another name."""
+    The value is cached on disk until one of the files has another `stamp_of_file`, so
+    that building a grid reads no data set. A damaged cache file is made again.
+
+    what: JSON that identifies the value."""
     inputs = [what, *map(stamp_of_file, sources)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(what)}.json"
     with suppress(OSError, ValueError, TypeError):
@@ -367,7 +370,7 @@ def remember_value(
         if check == digest_values(inputs, value):
             return value
     value = compute()
-    # The disk may be full or read-only: then files are read next time.
+    # On a full or read-only disk the value is not cached, and is computed next time.
     with suppress(OSError):
         write(path, json.dumps([value, digest_values(inputs, value)]), durable=False)
     return value

@@ -1,8 +1,8 @@
 """This module executes one Spec in this process.
 
-It locks the run, resumes what was left of it, calls the step and keeps the result. This
-is the only place that turns a Spec into a run. `lib.cluster.sweep` calls it in worker
-processes."""
+It locks the run, resumes an earlier attempt from its checkpoint, calls the step's
+function and saves the result. No other module turns a Spec into a run.
+`lib.cluster.sweep` calls it in worker processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lib.core.store import (
 )
 from lib.core.types import Json
 
-# These packages decide results, beside torch.
+# Packages whose versions can change results, beside torch.
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 
 
@@ -43,9 +43,11 @@ def execute(
 ) -> Run:
     """Return the run of a Spec, and make it if it is missing.
 
-    Where another process is making it, wait. An input that is missing, or has no
-    weights, is made too. keep: whether the weights are saved. Raises what the step
-    raises, after writing it to the ledger."""
+    Where another process is making it, wait. An input that is missing, or has lost its
+    weights, is made too. An error of the step is written to the run's `status.json`,
+    and raised.
+
+    keep: whether the weights are saved."""
     store = store or Store()
     if run := store.find(spec, weights=keep):
         return run
@@ -63,7 +65,8 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
         name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
         for name, parent in spec.parents.items()
     }
-    read_commit()  # It is cached now: a later checkout is not the code that runs here.
+    # Cache the commit now: somebody may check out another one while this code runs.
+    read_commit()
     keep = (keep or uses_generated_tasks(spec.args)) and STEPS[spec.step].weights
     writer = RunWriter(store, spec, inputs, keep, checkpoint_seconds)
     try:
@@ -80,7 +83,7 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
         failure = {"error": error_in_one_line(error)}
         try:
             writer.write_state("failed", **failure, traceback=traceback.format_exc())
-        except OSError:  # The disk may be full.
+        except OSError:  # On a full disk, overwrite the file in place.
             with suppress(OSError):
                 writer.write_state("failed", in_place=True, **failure)
         raise
@@ -88,10 +91,10 @@ def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Ru
 
 
 def describe_environment(spec: Spec) -> Json:
-    """Return what a run was made with: names and versions, and its arithmetic.
+    """Return the versions, the processor, the device and the commit that made a run.
 
-    "dtype" is that of its numerics, None for a step without. Machines and people are
-    not named."""
+    "dtype" is None for a step that has no Numerics. Host and user names are left out,
+    since records are published."""
     import torch
 
     numerics = spec.args.get("numerics") or {}
@@ -111,10 +114,10 @@ def describe_environment(spec: Spec) -> Json:
 
 @cache
 def read_commit() -> dict[str, str]:
-    """Return {"commit"} of the code as this process first saw it.
+    """Return {"commit": abbreviated hash} of this code in git, as of the first call.
 
-    "-dirty" follows where a committed file had been changed. Outside a checkout the
-    dict is empty."""
+    "-dirty" follows where files differ from the commit. Outside a git checkout the dict
+    is empty."""
     words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
     words += ["--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
@@ -127,11 +130,13 @@ def read_commit() -> dict[str, str]:
 def work_on_run(
     body: Json, runs: Path, records: Path, keep: bool, checkpoint_seconds: float
 ) -> tuple[float | None, str]:
-    """Make the run that a worker is asked for. Returns (what it cost, the error in a
+    """Make a run in a worker process, and return (its core seconds, its error in one
     line).
 
-    body: its Spec as JSON. The cost is None or the error is "", so errors of all
-    executors travel alike."""
+    The core seconds are None after an error, and the error is "" after success. A line
+    of text, unlike an exception, reaches the caller alike from every executor.
+
+    body: the Spec of the run as JSON."""
     spec = from_json(body)
     try:
         return core_seconds(
@@ -144,8 +149,7 @@ def work_on_run(
 
 
 def give_back_memory() -> None:
-    """Return memory that a run no longer needs to the system, before the worker's next
-    run.
+    """Return freed memory to the operating system, before the worker's next run.
 
     The C library would keep it, and a worker's memory would grow from run to run
     (lib.train.lean)."""

@@ -1,7 +1,8 @@
-"""This module has names, seeds and the errors for readers.
+"""This module has checks of names, seeded random generators, and the errors that
+readers see.
 
-What the models need too stands in `lib.model.options`, since an export carries
-`lib/model` alone."""
+Most are defined in `lib.model.options`, because an exported model carries `lib/model`
+alone and needs them too."""
 
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
@@ -12,12 +13,14 @@ from lib.model.options import stream as stream
 
 
 class Absent(Refused, FileNotFoundError):
-    """Absent is raised where a file, a folder, weights or a run that is needed is not
-    there."""
+    """Absent is raised where a file, a folder, weights or a run is needed and
+    missing."""
 
 
 def error_in_one_line(error: BaseException) -> str:
-    """Return an error in one line; what is Refused explains itself, others have their
-    kind too."""
+    """Return the message of an error in one line, behind the name of its class unless
+    it is Refused.
+
+    A Refused error explains itself."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"

@@ -21,67 +21,75 @@ from lib.model.options import ShareBelow1 as ShareBelow1
 
 @dataclass(frozen=True)
 class Numerics(Option):
-    """A Numerics decides the bits of a run beside its mathematics."""
+    """A Numerics has the settings that change the rounding errors of a run, but not its
+    mathematics."""
 
     # "bfloat16" is the type of matrix products and, on a CPU, of hidden states. Weights
     # stay in float32. A CPU without instructions for bfloat16 refuses it
     # (lib.core.processor).
     dtype: Literal["float32", "bfloat16"]
-    threads: Count  # Bits depend on the number of CPU threads, because sums are split by thread.
-    device: Literal["", "cuda"] = (
-        ""  # "" is the CPU, and "cuda" a GPU, which makes other runs.
-    )
+    # CPU threads of PyTorch. Each thread adds up a part of a sum, so their number
+    # changes rounding errors.
+    threads: Count
+    # "" is the CPU, "cuda" a GPU. Runs on the two have different identities.
+    device: Literal["", "cuda"] = ""
 
 
 @dataclass(frozen=True)
 class Train(Option):
-    """A Train is the settings of one training (AdamW, linear decay)."""
+    """A Train has the settings of one training by AdamW, with a linear decay of the
+    learning rate."""
 
     epochs: Count
     batch: Count
     lr: Positive
-    max_length: Count  # Longer rows are cut to so many tokens.
-    clip: float = 0.0  # The norm of the gradient is clipped to this; 0 does not clip.
-    warmup: Share = 0.0  # In this fraction of all steps the learning rate rises.
+    max_length: Count  # Tokens to which longer rows are cut.
+    clip: float = 0.0  # Largest norm of the gradient; 0 does not clip.
+    warmup: Share = 0.0  # Share of all steps in which the learning rate rises.
     weight_decay: float = 0.0
-    dropout: Share = 0.0  # This is the rate for hidden states and for attention.
-    pad_to: int = (
-        0  # Every batch is padded to so many tokens; 0 pads to its longest row.
-    )
-    # "best" keeps the model with the best development score, as the papers do, which is
-    # optimistic.
+    dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
+    pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
+    # Which model is kept: after the "last" step, or with the "best" development score.
+    # The papers do the latter, which is optimistic.
     select: Literal["last", "best"] = "last"
+    # Metrics whose mean decides which model is "best"; empty is the task's first
+    # metric.
     # pyrefly: ignore[implicit-any-type-argument]: an Option reads `tuple[X, ...]` as
     # choices X
-    select_by: tuple = ()  # "best" goes by the mean of these metrics, or by the task's first one.
-    eval_every: int = 0  # "best" evaluates once in so many steps; 0 is once an epoch.
-    spare_norms: bool = False  # Biases and LayerNorms have no weight decay.
-    taps: float = 0.0  # Taps of ghosts have a learning rate of their own; 0 is `lr`.
-    # Dropout masks come from random bytes, with rates in 256ths (lib.train.lean).
+    select_by: tuple = ()
+    eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
+    spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.
+    # Learning rate of the weights of ghost kernels (lib.model.ghost); 0 is `lr`.
+    taps: float = 0.0
+    # Whether dropout masks come from random bytes, with rates in 256ths
+    # (lib.train.lean): faster than PyTorch's masks.
     byte_dropout: bool = False
 
 
 @dataclass(frozen=True)
 class Targets(Option):
-    """A Targets says what is learned: GhostBERT's text has labels, its Table 8 has a
-    teacher."""
+    """A Targets says what a finetuned model learns: the labels, a teacher's logits, or
+    both.
 
-    kind: Literal[
-        "hard", "soft", "both"
-    ]  # "hard" is the labels, "soft" the teacher's logits.
-    # The soft loss is summed over classes (DynaBERT) instead of averaged (TinyBERT).
+    GhostBERT's text has labels, and its Table 8 a teacher."""
+
+    # "hard" is the labels, "soft" the teacher's logits.
+    kind: Literal["hard", "soft", "both"]
+    # Whether the soft loss is summed over classes (DynaBERT) instead of averaged
+    # (TinyBERT).
     sum_classes: bool = False
     temperature: float = 1.0
 
 
 @dataclass(frozen=True)
 class Span(Option):
-    """A Span says how passages are cut into windows (SQuAD; BERT's script has 128, 64,
-    30)."""
+    """A Span says how SQuAD's passages are cut into windows.
 
-    stride: Count  # A window of a passage begins so many tokens behind the one before.
-    max_query: Count  # Questions are cut to so many tokens.
-    max_answer: Count  # Answers have at most so many tokens.
+    BERT's script has stride 128, max_query 64 and max_answer 30."""
+
+    stride: Count  # Tokens from the start of a window to the start of the next one.
+    max_query: Count  # Tokens to which longer questions are cut.
+    max_answer: Count  # Largest number of tokens of an answer.
 
 
 @dataclass(frozen=True)
@@ -89,15 +97,17 @@ class Importance(Option):
     """An Importance says how heads and neurons are ranked (GhostBERT 2.3, Hou et al.
     2020)."""
 
-    # The ranks are taken on these rows; "dev" is as in the ancestor's code, and
-    # optimistic.
+    # Rows on which importance is measured. "dev" is what Hou et al.'s code does; it is
+    # optimistic, as models are judged on the same rows.
     split: Literal["held_out", "dev"]
     batch: Count
     max_length: Count
-    # The ancestor's code never zeroes gradients: it adds |running sum|, not |batch
-    # gradient|.
+    # Whether gradients are never zeroed, as in Hou et al.'s code: each batch then adds
+    # |sum of all gradients so far| instead of |its own gradient|.
     cumulative: bool = False
-    by: str = ""  # Instead of first-order Taylor, `scores` of this module of lib.methods rank.
+    # Name of a module of lib.methods whose function `scores` ranks; "" is first-order
+    # Taylor importance.
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,23 +115,23 @@ class Distil(Option):
     """A Distil says how a teacher's states are matched (GhostBERT section 2.3,
     L_distill)."""
 
-    mask: bool = (
-        False  # The means leave padding out; those of the ancestors include it.
-    )
+    # Whether the means of the losses leave out padded tokens; earlier papers' code
+    # includes them.
+    mask: bool = False
 
 
 @dataclass(frozen=True)
 class Augment(Option):
-    """An Augment says how words are replaced, as in TinyBERT; GhostBERT prints no
+    """An Augment says how TinyBERT's augmentation replaces words; GhostBERT prints no
     setting."""
 
-    # This is N: each sentence has so many attempts. TinyBERT's code has 10 to 30 by
+    # New sentences that are tried for each sentence. TinyBERT's code has 10 to 30 by
     # task.
     tries: Count
-    p: ShareAbove0  # In a try each word is replaced with this probability; TinyBERT has 0.4.
-    candidates: (
-        Count  # This is K for each word, pieces of words included; TinyBERT has 15.
-    )
-    # Neighbours are found by the model's own "embeddings"; TinyBERT's code reads a file
-    # of GloVe.
+    # Probability that a word is replaced in a new sentence; TinyBERT has 0.4.
+    p: ShareAbove0
+    # Candidates for each word, pieces of words included; TinyBERT has 15.
+    candidates: Count
+    # Where similar words come from: the model's own "embeddings". TinyBERT's code reads
+    # GloVe vectors instead.
     neighbours: Literal["embeddings"]

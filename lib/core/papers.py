@@ -1,8 +1,8 @@
 """This module finds the papers: each is a folder of `lib/papers`.
 
-No other module of the core names a paper. So a paper is added, or taken away, with its
-folder alone: its steps, options, measures and points are collected here by the names of
-its files."""
+No other module of `lib/core` names a paper. So a paper is added or removed by its
+folder alone: its steps, options, measures and points are found by the names of its
+files."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,19 +19,19 @@ FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 @dataclass(frozen=True)
 class Paper:
-    """A Paper is a folder of `lib/papers`, as its `__init__.py` presents it."""
+    """A Paper is a folder of `lib/papers`, with the constants of its `__init__.py`."""
 
-    name: str  # That of the folder, also below `notebooks` and `data/published`.
+    name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str
-    prefix: str  # The ids of its pages and notebooks begin with it.
-    order: int  # Pages name the papers in this order.
+    prefix: str  # Beginning of the ids of its pages and notebooks.
+    order: int  # Position among the papers where pages list them.
 
 
 @cache
 def find_papers() -> dict[str, Paper]:
-    """Return {name: Paper} of the papers that are here, in their order.
+    """Return {name: Paper} of the folders of `lib/papers`, by their `order`.
 
-    Raises Refused for a folder that does not present its paper."""
+    Raises Refused where an `__init__.py` lacks one of FIELDS."""
     papers = []
     for name in sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")):
         fields = vars(import_module(f"lib.papers.{name}"))
@@ -45,7 +45,8 @@ def find_papers() -> dict[str, Paper]:
 
 @cache
 def collect_modules(part: str) -> dict[str, ModuleType]:
-    """Return {paper: its module of this name}, of the papers that have one."""
+    """Return {paper: its module `part`}, such as `steps`, of the papers that have
+    it."""
     return {
         name: import_module(f"lib.papers.{name}.{part}")
         for name in find_papers()
@@ -54,21 +55,23 @@ def collect_modules(part: str) -> dict[str, ModuleType]:
 
 
 def paper_of_page(page: str) -> str:
-    """Return the paper that a page belongs to, "" for a page of none."""
+    """Return the name of the paper that a page belongs to, or "" for a page of no
+    single paper."""
     prefix = page.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
 
 
 def id_of_notebook(path: str | Path) -> str:
-    """Return the id of a notebook: its file's name, behind the prefix of its paper."""
+    """Return the id of a notebook: prefix of its paper, "_", and its file's stem."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem
 
 
 def path_of_notebook(name: str) -> Path:
-    """Return the path of a notebook: in its paper's folder, or in that of all."""
+    """Return the path of the notebook with an id: in its paper's folder, or in
+    `notebooks` itself."""
     flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
     if not paper or flat.exists():
         return flat

@@ -1,9 +1,8 @@
-"""This module knows where everything lies.
+"""This module has the paths of all folders of the project; no other names them.
 
-It is the only one that knows folder names. Environment variables move what is large or
-made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT` (runs),
-`RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's
-own notebooks."""
+Environment variables move those that are large or generated: `DATA_ROOT` (real data
+and checkpoints, may be read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT` (records),
+`FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks."""
 
 from __future__ import annotations
 
@@ -21,32 +20,31 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 @cache
 def absolute_path(place: str | Path) -> Path:
-    """Return the absolute Path of a place. It is cached, as grids ask for it very
-    often."""
+    """Return a path as an absolute Path; cached, because grids call this often."""
     return Path(place).expanduser().absolute()
 
 
 def folder_of_variable(name: str, default: str | Path) -> Path:
-    """Return the absolute folder that an environment variable names; one that is empty
-    names none."""
+    """Return the absolute folder that an environment variable names, or `default` where
+    it is unset or empty."""
     return absolute_path(os.environ.get(name) or default)
 
 
-# Kernels and workers inherit the roots, and stand in other folders: so roots are made
-# absolute.
+# Make the folders absolute: kernels and workers inherit the variables, but have other
+# working folders.
 for _name in filter(os.environ.get, ROOTS):
     os.environ[_name] = str(absolute_path(os.environ[_name]))
 NOTEBOOKS = folder_of_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
-# This file has the digests of the notebooks that standard pages are made of.
+# File with the digests of the notebooks that the published pages were made of.
 COMMITTED = NOTEBOOKS / "committed.json"
 FIGURES = folder_of_variable("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-# This folder has the labels and other numbers of unseen rows, by the digest of the
-# rows.
+# Folder with labels of unseen rows (lib.data.unseen), a file by digest of the rows. It
+# has numbers alone, as texts of data sets are not committed.
 UNSEEN = DATA / "unseen"
-# This file has the digests of official data and checkpoints, so records are found
-# without them.
+# File with the digests of official data and checkpoints, so that their records are
+# found on a machine that lacks them.
 DIGESTS = DATA / "digests.json"
 
 
@@ -56,7 +54,7 @@ def data_root() -> Path:
 
 
 def models_root() -> Path:
-    """Return the folder that holds one folder for each checkpoint in Hugging Face
+    """Return the folder of the checkpoints: a folder for each, in Hugging Face
     layout."""
     return absolute_path(f"{DATA}/models")
 
@@ -70,13 +68,12 @@ def records_root() -> Path:
 
 
 def resolve_path(path: str | Path) -> Path:
-    """Return the full path that a reader means.
+    """Return the real, absolute path of what a reader wrote.
 
-    It may be relative to the working folder or to the project.
-    """
+    A relative path is looked for in the working folder, then in the project's."""
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
     place = next((place for place in places if place.exists()), places[0])
-    return Path(os.path.realpath(place))  # Path.resolve fails where a link is a loop.
+    return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
 
 def in_lab() -> bool:
@@ -86,8 +83,8 @@ def in_lab() -> bool:
 
 
 def show_path(path: str | Path) -> str:
-    """Return a path as a reader should see it: relative to the project where it lies
-    inside."""
+    """Return a path for a message: relative to the project's folder if it lies in
+    it."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
@@ -104,12 +101,13 @@ def list_roots() -> dict[str, Path]:
 
 
 def places() -> dict[str, Path]:
-    """Return `list_roots`, and the folder of temporary files under its variable."""
+    """Return {environment variable: folder} of `list_roots`, and the temporary folder
+    as TMPDIR."""
     return {**list_roots(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
 def variable_of_path(path: str | Path) -> str:
-    """Return the environment variable that moves a path, or "" where none does."""
+    """Return the environment variable whose folder a path lies in, or "" for none."""
     for name, root in places().items():
         if Path(path).is_relative_to(root):
             return name
@@ -117,8 +115,8 @@ def variable_of_path(path: str | Path) -> str:
 
 
 def suggest_variable(path: str | Path | None) -> str:
-    """Return a fix for a file that cannot be made or read, or "" where no variable
-    moves it."""
+    """Return advice for an error about a file that cannot be made or read, or "" where
+    no variable moves it."""
     if not path or not (name := variable_of_path(path)):
         return ""
     folder = show_path(places()[name])
@@ -133,11 +131,11 @@ def find_home() -> Path | None:
 
 
 def scrub_paths(text: str) -> str:
-    """Return a text with the variables that name folders of this machine in place of
-    them.
+    """Return a text with placeholders such as `$RUNS_ROOT` or `~` in place of this
+    machine's folders.
 
-    Only absolute paths below the root of the file system are replaced: a shorter name
-    could be a word or a mark of the text itself."""
+    So pages that are published do not show them. Only absolute paths are replaced, and
+    not "/" itself: shorter names could be words of the text."""
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
@@ -164,10 +162,11 @@ def count_cores() -> int:
 
 
 def socket_folder() -> str:
-    """Return the folder for sockets, whose paths have at most 107 bytes.
+    """Return a folder for Unix sockets: the temporary folder, or /tmp where that has a
+    long path.
 
-    It is that of temporary files, or else /tmp. Raises OSError that names TMPDIR where
-    neither can be used."""
+    The path of a socket may have at most 107 bytes. Raises OSError that names TMPDIR
+    where /tmp cannot be used either."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) <= SHORT:
         return place
@@ -178,4 +177,5 @@ def socket_folder() -> str:
     )
 
 
-SHORT = 70  # Folders for sockets have at most so many bytes: names of some 35 follow.
+# Longest path of a folder for sockets, in bytes: file names of some 35 bytes follow.
+SHORT = 70

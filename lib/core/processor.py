@@ -1,5 +1,6 @@
-"""This module tells what the processor of this machine can do. It is free of torch, as
-grids ask it."""
+"""This module reads which instructions the processor of this machine has.
+
+It does not import torch, because grids use it."""
 
 import platform
 import re
@@ -7,16 +8,17 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-# A run notes which of these its processor has, in the words of Linux: on x86 and on
-# ARM.
+# Instruction sets of x86 and ARM, by Linux's names, that a run's `env.json` lists. They
+# decide the last bits of sums.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")
-# Each of these multiplies numbers of bfloat16.
+# Instruction sets that multiply numbers of bfloat16.
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def read_cpuinfo(head: str) -> str:
-    """Return what Linux tells of its first processor behind one of some words, or
-    ""."""
+    """Return the value of a field of /proc/cpuinfo for the first processor, or "".
+
+    head: a regular expression for the field's name."""
     with suppress(OSError):
         match = re.search(
             rf"(?m)^(?:{head})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
@@ -33,8 +35,7 @@ def name() -> str:
 
 @cache
 def features() -> list[str]:
-    """Return which of FEATURES the processor has. None are known where the system is
-    not Linux."""
+    """Return which of FEATURES the processor has; an empty list outside Linux."""
     flags = read_cpuinfo("flags|Features").split()
     return [feature for feature in FEATURES if feature in flags]
 
@@ -42,6 +43,5 @@ def features() -> list[str]:
 def has_bfloat16() -> bool:
     """Return whether the processor has instructions for bfloat16.
 
-    PyTorch needs 5 to 50 times as long for a matrix product of bfloat16 where it has
-    none."""
+    Without them PyTorch's matrix products in bfloat16 take 5 to 50 times as long."""
     return not {*BFLOAT16}.isdisjoint(features())

@@ -1,4 +1,5 @@
-"""This module has Row, a line of a grid, and Outcome, what its run came to.
+"""This module has Row, a line of a grid of experiments, and Outcome, a Row with its
+run.
 
     Row(ghostbert.model_spec(profile, task, m, "Ghost"), task=task, m=m, model="Ghost",
     seed=seed)
@@ -15,18 +16,21 @@ from typing import Any
 from lib.core.spec import Spec
 from lib.core.store import Run
 
-PARTS = 12  # Widths are counted in the heads of BERT-base, unless a row has `of`.
+# Heads of BERT-base. Widths are given as m of this many, unless a row has a label `of`.
+PARTS = 12
 
 
 def format_width(labels: Mapping[str, Any]) -> str:
-    """Return the width of a row as text: "3/12", its label `m` of the heads `of` the
-    whole model."""
+    """Return the width of a model as text, such as "3/12": kept heads of all heads.
+
+    labels: a row's labels `m` (kept heads) and `of` (all heads, 12 if absent)."""
     heads = labels.get("of", PARTS)
     return f"{labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):
-    """A Columns is read like a dict of its `cells`, by the names of columns."""
+    """A Columns is a read-only mapping from names of columns to the values in
+    `cells`."""
 
     cells: dict[str, Any]
 
@@ -41,12 +45,12 @@ class Columns(Mapping[str, Any]):
 
 
 class Row(Columns):
-    """A Row is a line of a grid: the labels by which pages and claims know it, and its
+    """A Row is a line of a grid: labels by which pages and claims select it, and its
     Spec.
 
-    The labels are columns of tables: task, model, m (kept heads), of (heads of the whole, if not
-    12), seed and
-    others. A Spec without a seed takes the label `seed`."""
+    The labels are columns of tables: task, model, m (kept heads), of (heads of the
+    unpruned model, if not 12), seed and others. A Spec without a seed takes the label
+    `seed`."""
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:
         seed = labels.get("seed")
@@ -62,15 +66,15 @@ class Row(Columns):
 
     @property
     def seed(self) -> int | None:
-        """Return the label `seed`; a run that is made once for all seeds has none."""
+        """Return the label `seed`, or None for a run that serves all seeds."""
         return self.labels.get("seed")
 
     def with_seed(self, seed: int) -> "Row":
-        """Return the same line at another seed."""
+        """Return a copy of this Row, and of its Spec, at another seed."""
         return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
     def with_spec(self, spec: Spec, **labels: Any) -> "Row":
-        """Return a line of another Spec with these labels and further ones."""
+        """Return a Row with another Spec, and with `labels` added to its labels."""
         return Row(spec, **self.labels | labels)
 
     def __repr__(self) -> str:
@@ -79,21 +83,20 @@ class Row(Columns):
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Columns):
-    """An Outcome is a Row with the run that stands for it, or why there is none.
+    """An Outcome is a Row with its run, or with the reason why there is none.
 
     Read like a dict it has the row's labels and Spec, then run, state and error, then
-    the metrics of the run that no label hides."""
+    the metrics of the run. A label wins over a metric of the same name."""
 
     row: Row
     run: Run | None
-    state: str  # It is finished, running, failed, stopped, died or missing.
-    error: str = ""  # It says in a line why there is no run, where somebody tried.
+    state: str  # "finished", "running", "failed", "stopped", "died" or "missing".
+    error: str = ""  # Error of the last attempt in one line; "" where nobody tried.
 
     @cached_property
-    # pyrefly: ignore[bad-override]  It is computed when it is first asked for.
+    # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
     def cells(self) -> dict[str, Any]:
-        """Return the columns of a table, whose order is that in which they are
-        named."""
+        """Return {column: value} in the order of the columns of a table."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,

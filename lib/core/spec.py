@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """An Output is an argument that is not known yet: the metric `key` of the input
-    `input`."""
+    """An Output is an argument that is known only once an input has run: the metric
+    `key` of the input `input`."""
 
     input: str
     key: str
@@ -38,13 +38,13 @@ class Output:
 @dataclass(frozen=True)
 class Spec:
     step: str
-    # Names stand for plain JSON values, options, or Outputs. What is None is left out.
+    # {name: plain JSON value, Option or Output}; entries that are None are left out.
     args: Json = field(default_factory=dict)
-    # Names stand for Specs. What is None is left out.
+    # {name: Spec whose run is needed}; entries that are None are left out.
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    if TYPE_CHECKING:  # An input may be None here, but not in the field.
+    if TYPE_CHECKING:  # The constructor takes None as an input; the field has none.
 
         def __init__(
             self,
@@ -73,10 +73,11 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
-        """Return the replicate with this seed. Raises Refused for what is no seed."""
+        """Return this Spec at another seed. Raises Refused unless it is an integer from
+        0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        # It keeps the identity, of which the seed is no part.
+        # Copy the cached identity too: the seed is no part of it.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("parents", "twin"):
@@ -85,10 +86,11 @@ class Spec:
 
     @cached_property
     def twin(self) -> Spec:
-        """Return this Spec with float32 in place of bfloat16, in all its inputs too.
+        """Return this Spec with float32 in place of bfloat16, also in all its inputs.
 
-        It is the Spec itself where nothing computes in bfloat16. A GPU has instructions
-        for it, so what runs there stays as it is."""
+        Processors without instructions for bfloat16 run it instead. It is the Spec
+        itself where nothing computes in bfloat16. Specs for a GPU keep bfloat16, as
+        GPUs have such instructions."""
         inputs = {name: spec.twin for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
@@ -101,7 +103,7 @@ class Spec:
 
     @cached_property
     def parents(self) -> dict[str, Spec]:
-        """Return the inputs as replicates: those without a seed take the seed of this
+        """Return {name: input}, where inputs without a seed take the seed of this
         Spec."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
@@ -158,10 +160,9 @@ class Spec:
 
 
 def from_json(body: Json) -> Spec:
-    """Return the Spec that `to_json` wrote.
+    """Return the Spec that `Spec.to_json` wrote.
 
-    Raises Refused where the step has another version now.
-    """
+    Raises Refused where its step has another version now."""
     step, version = body["step"], body["version"]
     check_name("step", step, STEPS)
     if version != STEPS[step].version:
@@ -174,7 +175,8 @@ def from_json(body: Json) -> Spec:
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return all inputs of some Specs, and the inputs of these, and so on."""
+    """Return the inputs of some Specs, their inputs, and so on, without the Specs
+    themselves."""
     ancestors, left = set(), list(specs)
     while left:
         new = set(left.pop().parents.values()) - ancestors
@@ -184,10 +186,10 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
 
 
 def uses_generated_tasks(args: Json) -> bool:
-    """Return whether the arguments of a step name generated tasks.
+    """Return whether a step's arguments have toy data, which is generated.
 
-    Such a run keeps its weights even where no other run needs them: they are some
-    megabytes."""
+    Such a run keeps its weights even where no other run needs them, as they take only
+    a few megabytes."""
     data = args.get("data") or {}
     return "toy" in (
         description.get("source")
@@ -200,10 +202,9 @@ PLAIN = {bool, int, float, str, type(None)}
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return a value with options and Outputs as plain JSON.
+    """Return a value as plain JSON, with options as dicts of their changed fields.
 
-    Raises TypeError for a value that JSON would change.
-    """
+    Raises Refused for other types, which JSON could not give back unchanged."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, dict):
@@ -221,10 +222,10 @@ def to_plain_json(value: Any) -> Any:
 
 
 def drop_full_paths(value: Any) -> Any:
-    """Return arguments without full paths.
+    """Return arguments with "" in place of absolute paths.
 
-    What lies at a path is identified by the digest beside it.
-    """
+    So a Spec has the same identity on every machine. Digests beside the paths identify
+    the files."""
     if isinstance(value, dict):
         return {k: drop_full_paths(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -232,8 +233,8 @@ def drop_full_paths(value: Any) -> Any:
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-# It returns a value as JSON in one possible form. It raises Refused for nan and
-# infinity.
+# Function from a value to canonical JSON: sorted keys and no spaces, so that equal
+# values have equal hashes. It raises ValueError for nan and infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

@@ -1,9 +1,9 @@
-"""This table lists what a run can do. It is free of torch, so that notebooks can build
-Specs.
+"""This module lists the steps: the kinds of work that a run can do.
 
-The steps that papers share stand here, with their functions in `lib/train/steps`. Those
-of one paper stand in its `steps.py`. Raise the version of a step when a change alters
-results: runs of the old version are then no longer found."""
+It does not import torch, so that notebooks build Specs fast. The steps that papers
+share are listed here, with their functions in `lib/train/steps`. Those of one paper are
+listed in its `steps.py`. Raise the version of a step when a change alters results: runs
+of the old version are then no longer found."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,24 +19,25 @@ SHARED = "lib.train.steps"
 
 @dataclass(frozen=True)
 class Step:
-    """A Step says what a run of it may take, and where its function is."""
+    """A Step has the inputs and arguments that a kind of run may take, and the module
+    of its function."""
 
     name: str
     version: int
-    # It may take Specs of these names; "teacher:" is any name that begins so.
+    # Names of inputs that a Spec may have; "teacher:" allows all names that begin so.
     inputs: tuple[str, ...]
-    args: tuple[str, ...]  # Its other arguments have these names.
-    module: str  # The function has the name of the step.
-    weights: bool  # It makes a model, or other large files, that other steps may need.
+    args: tuple[str, ...]  # Names of arguments that a Spec may have.
+    module: str  # Module that has a function with the name of the step.
+    weights: bool  # Whether runs make a model or large files that other runs may need.
 
 
-TASK_TRAINING = "data train numerics"  # Every training on a task has these arguments.
-# A step has a version, inputs, arguments and a module.
+TASK_TRAINING = "data train numerics"  # Arguments of every training on a task.
+# Steps that save weights: {name: (version, inputs, arguments, module)}.
 MAKING = {
-    # These make models to start from.
+    # Models to start from.
     "pretrain": (2, "", "corpus model objective numerics train", "pretrain"),
     "checkpoint": (1, "", "name digest random", "checkpoint"),
-    # These train on a task.
+    # Trainings on a task.
     "finetune": (2, "start teacher", f"{TASK_TRAINING} targets span", "training"),
     "distil": (
         2,
@@ -44,13 +45,13 @@ MAKING = {
         f"{TASK_TRAINING} distil surgery span",
         "distilling",
     ),
-    # These make what the trainings need.
+    # Data, models and teacher's states that trainings take as inputs.
     "augment": (2, "language_model", "data augment numerics", "augment"),
     "operate": (1, "teacher importance search", "surgery", "distilling"),
     "quantise": (1, "start", f"{TASK_TRAINING} span", "training"),
     "states": (2, "teacher", f"{TASK_TRAINING} distil", "distilling"),
 }
-MEASURING = {  # These steps keep no weights.
+MEASURING = {  # Steps that save no weights; as in MAKING.
     "importance": (2, "teacher", "data importance numerics span", "importance"),
     "bag_of_words": (1, "start", "data cut", "bag_of_words"),
     "predict": (3, "model", f"{TASK_TRAINING} digest span", "predict"),
@@ -60,11 +61,11 @@ MEASURING = {  # These steps keep no weights.
 
 
 def collect_steps() -> dict[str, Step]:
-    """Return {name: Step} of the shared steps, and of those of all papers.
+    """Return {name: Step} of the shared steps and of the steps of all papers.
 
-    A line of a paper's table has a version, inputs, arguments and a module of its
-    folder. "on_task" adds the arguments of every training on a task, and "weights" says
-    that it makes a model."""
+    STEPS of a paper's `steps.py` is {name: dict of version, inputs, args and module}.
+    Its entry "on_task" adds the arguments TASK_TRAINING, and its entry "weights" says
+    that runs make a model."""
     steps = {}
     for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
         place = f"{SHARED}.{module}"
@@ -85,10 +86,10 @@ STEPS = collect_steps()
 
 
 def function_of_step(name: str) -> Callable[..., Any]:
-    """Return f(run, **args) -> metrics, which makes a run of a step.
+    """Return the function f(run, **args) -> metrics that does the work of a step.
 
-    Its module is imported now. A step whose function takes a `training` gets it as a
-    TaskTraining (lib.train.learn)."""
+    Its module is imported only now, as it may import torch. A function with a parameter
+    `training` gets a TaskTraining (lib.train.learn) in place of TASK_TRAINING."""
     step = getattr(import_module(STEPS[name].module), name)
     if "training" not in signature(step).parameters:
         return step

@@ -1,4 +1,4 @@
-"""This module has the store, where runs are kept, made once, and found again.
+"""This module has the store of runs: each Spec runs once, and its run is found again.
 
     data/runs/<step>-<identity>/<seed>/      is a finished run.
                                <seed>.part/  is a run that is being made, or what is left of one
@@ -10,10 +10,9 @@
 A run folder holds `spec.json`, `status.json` (the ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another
 Spec needs the weights. A folder without `.part` is complete: it gets its name by one
-rename at the end. Its manifest (lib.core.paths) has a digest of each file. A run that
-is found damaged, or belongs to another Spec, is not used; a line says so, and the run
-that is made again takes its place. What cannot be read is left where it is, and raises
-an error."""
+rename at the end. Its manifest (lib.core.disk) has a digest of each file. A run that
+is damaged, or belongs to another Spec, is reported, not used, and replaced by a new
+run. A run that cannot be read stays where it is, and raises OSError."""
 
 from __future__ import annotations
 
@@ -40,37 +39,38 @@ from lib.core.spec import Spec, drop_full_paths, from_json
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
-PARTS = ("spec", "status", "metrics", "env")  # These parts of a run are JSON.
-# A record does not copy these from its run. It gets a manifest of its own.
+PARTS = ("spec", "status", "metrics", "env")  # Stems of the JSON files of a run.
+# Files that a record does not copy from its run. It gets a new manifest.
 LEFT = ("model", "events.jsonl", disk.MANIFEST)
 
 
 @cache
 def say(line: str) -> None:
-    """Print a line to the terminal, once in a process."""
+    """Print a line to stderr, unless this process has printed the same line before."""
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
 def read_part(name: str) -> property:
-    """Return a property that reads a part of a run (PARTS) when it is asked for."""
+    """Return a property of Run that reads one of its JSON files (PARTS) on first
+    use."""
     return property(lambda run: run.body[name])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A Run is a finished run, read only.
+    """A Run is the folder of a finished run, for reading.
 
-    Raises Damaged where it is read and its files are not what was written.
-    """
+    Its files are checked when they are first read; Damaged is raised where one differs
+    from the manifest."""
 
     folder: Path
-    origin: str  # A "run" was made here; a "record" is committed.
+    origin: str  # "run" for a run of this machine, "record" for a committed one.
 
     spec, status, metrics, env = map(read_part, PARTS)
 
     @cached_property
     def body(self) -> dict[str, Json]:
-        """Return all PARTS, after a check of the digests of all files but the
+        """Return {part: JSON} of all PARTS, after a check of all files but the
         weights."""
         disk.check_folder(self.folder, ("model/",))
         for name in PARTS:
@@ -84,34 +84,35 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """Return the folder of the weights; see lib.model.backbone.load."""
+        """Return the folder of the weights, which lib.model.backbone.load reads."""
         return self.folder / "model"
 
     def arrays(self, name: str) -> Arrays:
-        """Return the arrays saved under a name. Raises FileNotFoundError without
-        any."""
+        """Return {array: values} of the file `name`.safetensors. Raises
+        FileNotFoundError where it is missing."""
         return load_file(self.folder / f"{name}.safetensors")
 
     def lines(self, name: str) -> list[Json]:
-        """Return the JSON lines in a file that the step wrote; none where it is
-        absent."""
+        """Return the values in a file of JSON lines that the step wrote; an empty list
+        where it is missing."""
         path = self.folder / name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
     def twin(self) -> Run | None:
-        """Return the run beside this one that has float32 in place of bfloat16, or
-        None."""
+        """Return the float32 run of this bfloat16 run (`Spec.twin`) from the same store
+        folder, or None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return None if spec.twin == spec else open_run(spec.twin, {self.origin: root})
 
     def check(self, spec: Spec, weights: bool = False) -> None:
-        """Raise Damaged where this is not the whole run of a Spec, OSError where it
-        cannot be read.
+        """Raise Damaged where a file is damaged, or this is the run of another Spec.
 
-        weights: whether they are checked as well.
-        """
+        Raises OSError for a file that cannot be read.
+
+        weights: whether the digests of the weights are checked too, which takes
+        time."""
         stored, asked = self.spec, spec.to_json()
         if stored != asked and drop_full_paths(stored) != drop_full_paths(asked):
             raise Damaged(
@@ -123,11 +124,13 @@ class Run:
 
 @contextmanager
 def hold_lock(path: Path, patience: float = -1) -> Iterator[None]:
-    """Hold the exclusive right to make a run. While another process holds it, wait.
+    """Hold the lock of a run, so that no other process makes it at the same time.
 
-    path: the lock file of the run. patience: the seconds after which this raises
-    Timeout; below 0 it waits without an end. The lock is the file system's (filelock).
-    It ends with the process that holds it."""
+    While another process holds it, wait. The lock is the file system's (filelock), so
+    it ends with the process that holds it.
+
+    path: the lock file of the run.
+    patience: seconds after which Timeout is raised; below 0 there is no limit."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk.explain_full_disk(path.parent),
@@ -149,15 +152,15 @@ def is_locked(path: Path) -> bool:
     except (Timeout, PermissionError):
         return True
     except OSError as error:
-        # Nobody makes a run in a store that is mounted to be read.
+        # A read-only file system has no lock, since nobody can make a run in it.
         if error.errno != errno.EROFS:
             raise
         return False
 
 
 def run_lines() -> list[dict[str, str]]:
-    """Return the lines of `runs.csv`: which run each row of each page has. None without
-    a file."""
+    """Return the rows of `runs.csv`, which names the run of each row of each page; an
+    empty list where there is no such file."""
     path = paths.records_root() / "runs.csv"
     return disk.read_csv(path) if path.exists() else []
 
@@ -167,8 +170,9 @@ def open_run(
 ) -> Run | None:
     """Return the run of a Spec in the first of some folders {origin: folder}, or None.
 
-    Of a run that is not used a line says why. weights: as in `Store.find`.
-    """
+    Where a run is damaged or belongs to another Spec, a line is printed that says why.
+
+    weights: whether the run must have its weights."""
     for origin, root in roots.items():
         run = Run(root / spec.name, origin)
         if run.folder.exists() and (run.model.exists() or not weights):
@@ -181,10 +185,10 @@ def open_run(
 
 
 class Store:
-    """A Store is two folders: committed records, and runs.
+    """A Store finds and writes runs in two folders: committed records, and this
+    machine's runs.
 
-    Records are looked up first, so that pages are the same wherever runs were made.
-    """
+    Records are looked up first, so that pages are the same on every machine."""
 
     def __init__(
         self, runs: str | Path | None = None, records: str | Path | None = None
@@ -195,17 +199,19 @@ class Store:
     def find(self, spec: Spec, weights: bool = False) -> Run | None:
         """Return the finished run of a Spec, or None.
 
-        weights: whether it must still have its model. A run that is damaged, or belongs
-        to another Spec, is not used, and a line says so. Raises OSError for a run that
-        cannot be read."""
+        A run that is damaged, or belongs to another Spec, is reported and not used.
+        Raises OSError for a run that cannot be read.
+
+        weights: whether the run must have its weights."""
         return open_run(spec, {"record": self.records, "run": self.runs}, weights)
 
     def look(self, spec: Spec, weights: bool = False) -> tuple[Spec, Run | None]:
-        """Return (the Spec whose run stands for a Spec: itself or its twin, the run or
-        None).
+        """Return (a Spec or its float32 twin, the finished run of that or None).
 
-        A run that is there stands for it, that of the Spec itself first. Where neither
-        is there, it is the one that this processor can make. weights: as in `find`."""
+        The Spec itself comes first, then its twin, if either has a run. Where neither
+        has one, it is the twin on a processor without bfloat16, and else the Spec.
+
+        weights: whether the run must have its weights."""
         weights = weights and STEPS[spec.step].weights
         run = self.find(spec, weights)
         if run or spec.twin is spec:
@@ -214,10 +220,11 @@ class Store:
         return (spec.twin if run or not processor.has_bfloat16() else spec), run
 
     def place(self, spec: Spec) -> Run:
-        """Rename the folder of a run that is made to its final name.
+        """Rename the folder of a run that has just finished to its final name.
 
-        It replaces a run that is damaged or has no weights. If it is killed, or the
-        power is lost, the new run is whole under either name."""
+        An older run that is damaged or has no weights is deleted. If the process is
+        killed or the power is lost meanwhile, the new run is complete under one of the
+        two names."""
         final = self.runs / spec.name
         disk.flush_to_disk(self.part(spec))
         disk.remove(final)
@@ -232,11 +239,9 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def lookup(self, spec: Spec) -> dict[str, Any]:
-        """Return {"run": the Run that stands for a Spec or None, "state": its
-        state}.
+        """Return {"run": Run of a Spec or of its float32 twin, or None, "state": ...}.
 
-        It is finished, running, failed, stopped, died or missing.
-        """
+        The state is "finished", "running", "failed", "stopped", "died" or "missing"."""
         spec, run = self.look(spec)
         status, part = {"state": "missing"}, self.part(spec)
         if run:
@@ -248,15 +253,15 @@ class Store:
     def missing_specs(
         self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
     ) -> dict[Spec, bool]:
-        """Return {Spec: whether its weights are needed} of the runs that must be made
-        for Specs.
+        """Return {Spec: whether its weights are needed} of the runs that are still to
+        be made for some Specs.
 
-        Inputs come first. A Spec that this processor cannot make has its twin in its
-        place (`look`). The inputs of a run that exists are not looked at: its result
-        stands by itself.
+        Inputs come before the Specs that need them. A Spec that this processor cannot
+        compute is replaced by its float32 twin (`look`). The inputs of a finished run
+        are not looked at, since its result does not need them any more.
 
-        keep: whether the weights of the Specs themselves are needed. exact: whether
-        these Specs themselves must be made, also where a twin could stand for one."""
+        keep: whether the weights of the Specs themselves are needed.
+        exact: whether the run of a twin does not count as the run of a Spec."""
         looked: dict[Spec, bool] = {}
         todo: dict[Spec, bool] = {}
 
@@ -281,9 +286,9 @@ class Store:
         """Return in one line why a run is missing, or "" where nobody has tried to make
         it.
 
-        It is the error of the input at the root of it.
-        """
-        for missing_spec in self.missing_specs([spec]):  # Inputs come first.
+        Where an input failed, its error is given."""
+        # Inputs come before the Specs that need them, so the first error is the cause.
+        for missing_spec in self.missing_specs([spec]):
             if error := read_ledger(self.part(missing_spec)).get("error"):
                 return (
                     error
@@ -293,7 +298,12 @@ class Store:
         return ""
 
     def unfinished(self, part: Path) -> Json:
-        """Return what the ledger of one of `parts` says."""
+        """Return the ledger (`status.json`) of an unfinished run, with its true state.
+
+        A ledger that still says "started" has the state "running" where a process holds
+        the lock of the run, and "died" where none does.
+
+        part: folder of the run, as `parts` lists it."""
         status = read_ledger(part)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = (
@@ -302,10 +312,9 @@ class Store:
         return status
 
     def list_runs(self, pattern: str = "[!.]*") -> Iterator[Run]:
-        """Yield the records, then the finished runs, damaged ones too.
+        """Yield all records, then all finished runs, damaged ones too.
 
-        pattern: a pattern of folder names, step-identity.
-        """
+        pattern: glob pattern of the folder names <step>-<identity>."""
         for origin, root in {"record": self.records, "run": self.runs}.items():
             files = root.glob(f"{pattern}/[!.]*/*.json")
             for folder in sorted({path.parent for path in files}):
@@ -317,12 +326,13 @@ class Store:
         return [run for run in self.list_runs() if run.origin == "record"]
 
     def parts(self) -> list[Path]:
-        """Return the folders of runs that are being made or were left unfinished."""
+        """Return the folders (`.part`) of runs that are being made or did not
+        finish."""
         return sorted(self.runs.glob("*/*.part"))
 
     def record(self, run: Run) -> Path:
-        """Write a finished run to the records, without weights and events. Returns the
-        folder."""
+        """Copy a finished run to the records, without weights and events, and return
+        the new folder."""
         target = self.records / run.name
         with disk.atomic_path(target) as folder:
             shutil.copytree(
@@ -335,19 +345,19 @@ class Store:
 
 
 def core_seconds(status: Json) -> float:
-    """Return the core seconds of a run, which other work on the machine does not
-    stretch.
+    """Return the CPU seconds of a run over all its cores.
 
-    status: what its ledger says. A ledger of before these were noted has the seconds
-    alone."""
+    Unlike the seconds of a clock, they do not grow with other work on the machine. An
+    old ledger without them has the seconds of a clock instead.
+
+    status: the ledger of the run."""
     return status.get("core_seconds") or status["seconds"]
 
 
 def read_ledger(part: Path) -> Json:
-    """Return what the ledger of an unfinished run says.
+    """Return the ledger (`status.json`) of an unfinished run.
 
-    A ledger that is damaged or absent says that the run died.
-    """
+    Where it is damaged or missing, the state is "died", with no attempts."""
     status: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
         return status | read_json(part / "status.json")
@@ -356,21 +366,24 @@ def read_ledger(part: Path) -> Json:
 
 
 def why_lost(spec: Spec, error: str) -> str:
-    """Return in one line why a run is lost whose input, or an input of that, is
-    missing."""
+    """Return in one line why a run cannot be made: the input that failed, and its
+    error.
+
+    error: the error of that input, which may itself name an earlier one."""
     root = f"needs {spec.name}, which could not be made: {error}"
     return error if error.startswith("needs ") else root
 
 
 class Scratch:
-    """A Scratch has what a training asks of a run, and writes nothing but checkpoints.
+    """A Scratch takes the logs and arrays of a training that is no run of a Spec.
 
-    What is logged and saved stays in memory. It serves the candidates of a search and
-    the bench. Its subclass `RunWriter` is the run of a Spec."""
+    They stay in memory; only checkpoints are written. The candidates of a search and
+    benchmarks use it. Its subclass `RunWriter` writes the run of a Spec."""
 
-    result: Json  # This is what `lib.train.learn.Trainer.fit` returns.
+    result: Json  # Return value of `lib.train.learn.Trainer.fit`.
 
-    checkpoint_seconds = 1e9  # None is written but those that are asked for.
+    # Seconds between checkpoints: so large that none is written unless asked for.
+    checkpoint_seconds = 1e9
 
     def __init__(self, folder: str | Path, seed: int) -> None:
         self.folder, self.seed = Path(folder), seed
@@ -383,20 +396,20 @@ class Scratch:
         return self.folder / "resume"
 
     def log(self, step: int, **values: Any) -> None:
-        """Note what happened at a step. Checkpoints hold the lines."""
+        """Append the values of a training step to the log, which checkpoints save
+        too."""
         self.lines.append(
             json.loads(json.dumps({"step": step, **values}, default=float))
         )
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        """Keep arrays under a name."""
+        """Keep arrays in memory under a name."""
         self.arrays[name] = arrays
 
     def read_log(self, name: str) -> Arrays:
-        """Return the arrays of what was logged under a name: {"step": [n], ...}.
+        """Return {key: array [n]} of the n steps that logged a dict under a name.
 
-        If a step has several notes, the last one counts.
-        """
+        "step" has their numbers. If a step logged twice, its last values count."""
         notes = {line["step"]: line[name] for line in self.lines if name in line}
         steps = sorted(notes)
         columns = {
@@ -406,11 +419,15 @@ class Scratch:
         return {"step": np.array(steps)} | columns
 
     def progress(self, fraction: float, **now: Any) -> None:
-        """Note the share of the run that is done."""
+        """Ignore the share of the training that is done; `RunWriter` writes it to the
+        ledger."""
 
 
 class RunWriter(Scratch):
-    """A RunWriter is the folder of a run that is being made, as its step sees it."""
+    """A RunWriter is the folder of a run that is being made.
+
+    The function of a step gets it to log, to save arrays and weights, and to read its
+    inputs."""
 
     def __init__(
         self,
@@ -421,20 +438,19 @@ class RunWriter(Scratch):
         checkpoint_seconds: float = 30.0,
     ) -> None:
         folder = store.part(spec)
-        assert spec.seed is not None  # Otherwise it has no folder.
+        assert spec.seed is not None  # Otherwise store.part has raised Refused.
         super().__init__(folder, spec.seed)
         self.checkpoint_seconds = checkpoint_seconds
         self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
         self.folder.mkdir(parents=True, exist_ok=True)
         before = read_ledger(self.folder)
         self.attempts = before["attempts"] + 1
-        # The costs of earlier attempts count, so that a resumed run tells its whole
-        # cost.
+        # Add the time of earlier attempts, so that a resumed run reports all its time.
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.reported = time.monotonic()
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
-        # An attempt that was killed may have left it.
+        # An attempt that was killed may have left temporary files.
         for path in list(self.folder.rglob(".*")):
             disk.remove(path)
         write_json(self.folder / "spec.json", spec.to_json())
@@ -442,16 +458,15 @@ class RunWriter(Scratch):
         self.write_state("started")
 
     def stamp(self) -> tuple[int, int, int]:
-        """Return what tells this folder from one that was made anew in its place."""
+        """Return inodes and time that differ if another process deletes this folder and
+        makes it again."""
         spec = (self.folder / "spec.json").stat()
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
     def check_folder_stands(self) -> None:
-        """Raise FileNotFoundError where somebody has deleted the folder while the run
-        is made.
+        """Raise Absent where somebody has deleted the folder while the run is made.
 
-        What would be written from then on would be a run without its first files.
-        """
+        Otherwise later writes would make a run that lacks its first files."""
         with suppress(FileNotFoundError):
             if self.stamp() == self.made_as:
                 return
@@ -459,8 +474,11 @@ class RunWriter(Scratch):
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_state(self, state: str, in_place: bool = False, **more: Any) -> None:
-        """Write the ledger. in_place: over the bytes that it has, which takes no room
-        on a disk."""
+        """Write the run's ledger (`status.json`): state, time, costs and number of
+        attempts.
+
+        in_place: whether to write over the old bytes, which works on a full disk
+        too."""
         self.check_folder_stands()
         status = {
             "state": state,
@@ -478,26 +496,26 @@ class RunWriter(Scratch):
             write_json(self.folder / "status.json", status)
 
     def progress(self, fraction: float, **now: Any) -> None:
-        """Write the share of the run that is done to the ledger, at most once a
-        second."""
+        """Write the share of the run that is done to its ledger (`status.json`), at
+        most once a second."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
             self.write_state("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
         self.check_folder_stands()
-        # The format takes the bytes of an array as they lie.
+        # safetensors writes the bytes of an array in memory order, and reads C order.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
 
     @property
     def model(self) -> Path | None:
-        """Return the folder to save the weights in; None where nobody needs them."""
+        """Return the folder for the weights, or None where they are not to be saved."""
         return self.folder / "model" if self.keep else None
 
     def seal(self, metrics: Json, env: Json) -> None:
-        """Write the last files of a run. Only its rename is left then
-        (`Store.place`)."""
+        """Write the last files of a run and its manifest; then `Store.place` renames
+        its folder."""
         self.check_folder_stands()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)

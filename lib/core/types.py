@@ -1,8 +1,8 @@
-"""This module has names of types that many rooms use."""
+"""This module has types that several packages of lib use."""
 
 from typing import Any
 
 import numpy as np
 
-Json = dict[str, Any]  # This is an object of JSON.
-Arrays = dict[str, np.ndarray]  # These are arrays by name, as a run saves them.
+Json = dict[str, Any]  # Object of JSON.
+Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a run.

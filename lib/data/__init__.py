@@ -1,5 +1,5 @@
-"""This room gives the rows of every task through one interface: `describe` names them
-in a Spec, `load` reads them. It is free of torch.
+"""This package reads the rows of every task through one interface: `describe` names
+them in a Spec, `load` reads them. It does not import torch.
 
 A **source** is where rows come from. The source `toy` generates them, `own` reads the
 files of a user (`lib.data.own`), and `lib.data.read` reads the tasks of the table
@@ -9,12 +9,11 @@ files of a user (`lib.data.own`), and `lib.data.read` reads the tasks of the tab
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside",
     "digest"}}
 
-With "drawn": {"rows", "digest"} each seed has training and held-out rows of its own,
-drawn from a pool of so many. The digest is that of the pool, so all seeds of a Spec
-have one descriptor.
+With "drawn": {"rows", "digest"} each seed draws its own training and held-out rows from
+a pool of "rows" rows with this digest, so all seeds of a Spec have one descriptor.
 
-Digests are taken of the parsed rows, so a local folder and the hub give the same
-digest. Images are read by `lib.papers.nas_pruning.digits`."""
+Digests are computed from the parsed rows, so a local file and a download from the hub
+have the same digest. Images are read by `lib.papers.nas_pruning.digits`."""
 
 import hashlib
 import importlib
@@ -39,13 +38,14 @@ from lib.data import unseen as left
 
 @dataclass(frozen=True)
 class Task:
-    """A Task says what a row holds and how predictions are scored, whatever its source.
+    """A Task says what a row has and how predictions are scored.
 
-    name: the name as the benchmark spells it, such as "CoLA". pair: whether a row has
-    two texts. labels: the class names in the order of the official codes; () for a
-    regression. metrics: names of functions in lib.stats.metrics. The papers' tables
-    show the first one. span: whether the answer is a span of the second text, as in
-    SQuAD. scale: the scores in a user's file that 0 and 5 stand for."""
+    name: the name as the benchmark spells it, such as "CoLA".
+    pair: whether a row has two texts.
+    labels: the class names in the order of the official codes; () for a regression.
+    metrics: names of metrics of lib.stats.metrics. Papers' tables show the first one.
+    span: whether the answer is a span of the second text, as in SQuAD.
+    scale: for a regression, the scores in a user's file that become 0 and 5."""
 
     name: str
     pair: bool
@@ -63,15 +63,17 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A Split holds N rows of a task. It equals itself alone, so that what is computed
-    from it can be cached.
+    """A Split has N rows of a task. It is compared by identity, so that functions of it
+    can be cached.
 
-    a: the first text of each row. b: the second text of each row; None where a row has
-    one text. y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]:
-    the first character of the first answer in `b` and the one after its last; -1 and -1
-    where there is no answer. index: the number of each row in its source, int64 [N].
-    Predictions of two runs are matched by it. answers: for spans, all accepted texts of
-    each row."""
+    a: the first text of each row.
+    b: the second text of each row; None where a row has one text.
+    y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]: start and
+    end (exclusive) of the first answer in `b`, in characters; -1 and -1 where there is
+    no answer.
+    index: the number of each row in its source, int64 [N], by which predictions of two
+    runs are matched.
+    answers: for spans, all accepted texts of each row."""
 
     a: list[str]
     b: list[str] | None
@@ -97,7 +99,7 @@ class Split:
         )
 
 
-# Each source is mapped to the folder below DATA_ROOT that it reads.
+# {source: its folder below DATA_ROOT, or None}.
 FOLDERS = {
     "toy": None,
     "own": None,
@@ -106,12 +108,12 @@ FOLDERS = {
     "senteval": "probing",
     "treebank": "ud_english_ewt",
 }
-# Noted digests of rows are computed again when one of these files of code changes.
+# Files of this package. When one changes, cached digests of rows are computed again.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
-# These patterns match the files of a checkpoint.
+# Patterns of the files of a checkpoint.
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
-# These sources stand in the table of tasks, which `lib.data.read` reads.
+# Sources whose tasks are listed in `tasks.toml`, and read by `lib.data.read`.
 TABLED = ("glue", "squad", "senteval")
 
 
@@ -133,17 +135,16 @@ def tasks(name: str) -> dict[str, Task]:
 
 
 def folder(name: str) -> tuple[Path, ...]:
-    """Return the folder that a source reads; () for a source without a folder."""
+    """Return (folder of a source,), or () for a source without a folder."""
     subfolder = FOLDERS[name]
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
 def task(name: str, task_name: str) -> Task:
-    """Return the Task that a source has under a name. Raises Refused naming the nearest
-    name.
+    """Return the Task of a source by name. Raises Refused, with the most similar name,
+    for an unknown one.
 
-    Only the source `own` opens its files for that.
-    """
+    name: the source. Only the source `own` opens files for this."""
     if name == "own":
         return source(name).task(task_name)
     check_name(f"task of source {name!r}", task_name, tasks(name))
@@ -161,10 +162,10 @@ _look = True
 
 @contextmanager
 def allow_absent_data(look: bool = True) -> Iterator[set[str]]:
-    """Let Specs be made without data, texts or checkpoints, for a plan. Yields the set
-    of the keys of all that is absent.
+    """Allow Specs of missing data, texts or checkpoints, for a plan. Yields the set of
+    their keys, which fills up.
 
-    look: with False, local data are ignored, so that every machine makes the same
+    look: whether local data are used. Without them every machine makes the same
     Specs."""
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), look
@@ -177,8 +178,7 @@ def allow_absent_data(look: bool = True) -> Iterator[set[str]]:
 def official_digests() -> Json:
     """Return {key: digest} of official rows, texts and weights (`data/digests.json`).
 
-    With them committed records are found on a machine without the data.
-    """
+    With them, records are found on a machine that lacks the data."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
     return read_digests(*disk.stamp_of_file(paths.DIGESTS))
@@ -186,21 +186,23 @@ def official_digests() -> Json:
 
 @cache
 def read_digests(path: str, *_: int) -> Json:
-    """Return the digests in a file. A grid asks a thousand times, so it is read anew
-    where its stamp has changed."""
+    """Return the digests in a file, cached by its `stamp_of_file`, as grids call this
+    often."""
     return disk.read_json(path, "take it from git")
 
 
 def at_hand_or_official(
     key: str, compute: Callable[[], str], has_place: bool = True
 ) -> str:
-    """Return the digest that `compute` gives, or the official digest where the data are
-    absent.
+    """Return the digest of local data, or the official digest where they are missing.
 
-    key: the name of the data in `data/digests.json`, such as "glue/CoLA". has_place:
-    whether the folder of the data is there; without it nothing is looked for. Where
-    there is no official digest either, returns "absent" while planning, and else raises
-    FileNotFoundError."""
+    Where there is no official digest either, it returns "absent" inside of
+    `allow_absent_data`, and else raises FileNotFoundError.
+
+    key: the name of the data in `data/digests.json`, such as "glue/CoLA".
+    compute: function that returns the digest of the local data.
+    has_place: whether the folder of the data exists; without it, data with an official
+    digest are not looked for."""
     official = official_digests().get(key)
     try:
         if not _look or (official and not has_place):
@@ -215,15 +217,14 @@ def at_hand_or_official(
 
 
 def find_checkpoint(name: str, file: str) -> Path | None:
-    """Return the local folder of a checkpoint that contains `file`; None where there is
-    none."""
+    """Return the local folder of a checkpoint that has a file `file`, or None."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate_checkpoint(name: str) -> Path:
-    """Return the local folder of a checkpoint. Raises FileNotFoundError naming the ways
-    to get one."""
+    """Return the local folder of a checkpoint. Raises Absent, with ways to get it,
+    where it is missing."""
     if folder := find_checkpoint(name, WEIGHTS):
         return folder
     why = f"no checkpoint {name!r} under {paths.show_path(paths.models_root())}"
@@ -232,11 +233,11 @@ def locate_checkpoint(name: str) -> Path:
 
 
 def weights(name: str) -> str:
-    """Return the sha256 of a local checkpoint. Raises FileNotFoundError where it is
-    absent.
+    """Return the SHA-256 digest of a local checkpoint. Raises Absent where it is
+    missing.
 
-    It is that of the weights. For a user's folder, named by its full path, it covers
-    all files."""
+    It is the digest of the weights; for a user's folder, named by its full path, it is
+    one of all files."""
     folder = locate_checkpoint(name)
     if not Path(name).is_absolute():
         return disk.digest(folder / WEIGHTS)
@@ -245,14 +246,14 @@ def weights(name: str) -> str:
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """Return the files of a checkpoint, without hidden ones, which nothing reads."""
+    """Return the files of a checkpoint (PATTERNS), without hidden ones."""
     files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     return [path for path in files if path.name[0] != "."]
 
 
 def checkpoint_digest(name: str) -> str:
-    """Return the digest of a checkpoint's local weights, or the official one where it
-    is absent."""
+    """Return the digest of a local checkpoint, or the official digest where it is
+    missing."""
     has_place = find_checkpoint(name, WEIGHTS) is not None
     return at_hand_or_official(f"models/{name}", lambda: weights(name), has_place)
 
@@ -260,11 +261,11 @@ def checkpoint_digest(name: str) -> str:
 def splits(name: str, task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task.
 
-    Official rows are read once, since their digests tell when they have changed. A
-    kernel lives on while its reader edits a file, so `own` reads changed files again.
+    Official rows are read once in a process. Files of the source `own` are read again
+    when they change, because a user may edit them while a notebook's kernel runs.
 
-    Raises FileNotFoundError where its files are absent, and ValueError with file and
-    line where a row is malformed."""
+    Raises Absent where files are missing, and Refused with file and line where a row is
+    malformed."""
     if name == "own":
         return source(name).load(task_name)
     return read_once(name, task_name)
@@ -272,13 +273,12 @@ def splits(name: str, task_name: str) -> dict[str, Split]:
 
 @cache
 def read_once(name: str, task_name: str) -> dict[str, Split]:
-    """Return what `splits` does, of a source other than `own`."""
+    """Return `splits` of a source other than `own`, cached in this process."""
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
 def one_split(name: str, task_name: str, split_name: str) -> Split:
-    """Return the split of a task with the name `split_name`. Raises FileNotFoundError
-    where it is absent."""
+    """Return one split of a task by name. Raises Absent where it is missing."""
     task_splits = splits(name, task_name)
     if split_name not in task_splits:
         lacking = f"{name}/{task_name} has no split {split_name!r}, only {', '.join(task_splits)}"
@@ -291,12 +291,12 @@ def one_split(name: str, task_name: str, split_name: str) -> Split:
 def digest(
     splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] = ()
 ) -> str:
-    """Return the digest of the rows of several splits, in order: 16 hex digits of a
-    sha256.
+    """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
-    Test splits are left out, since only some sources have them. labels: the names of
-    the classes, which are part of the digest for a user's file, since its rows decide
-    on them."""
+    Test splits are left out, since only some copies of a data set have them.
+
+    labels: class names or scale of the scores, which the rows of a user's file decide
+    and which are then part of the digest."""
     body = hashlib.sha256(json.dumps(labels).encode() if labels else b"")
     for key, split in splits.items():
         if not key.startswith("test"):
@@ -308,8 +308,8 @@ def digest(
 
 
 def digest_task_rows(name: str, task_name: str) -> str:
-    """Return the digest of a task's rows; for a user's file it covers the class names
-    or the scale of the scores too."""
+    """Return the digest of a task's rows; for a user's file, class names or scale of
+    the scores are part of it."""
     labels = ()
     if name == "own":
         user_task = task(name, task_name)
@@ -318,11 +318,11 @@ def digest_task_rows(name: str, task_name: str) -> str:
 
 
 def find_local_rows(name: str, task_name: str) -> tuple[str, list[str]]:
-    """Return (digest, names of the splits) of a task's local rows. Raises
-    FileNotFoundError where they are absent.
+    """Return (digest, names of the splits) of a task's local rows. Raises Absent where
+    they are missing.
 
-    Official rows that are there are looked for once, a user's files again when they
-    change: a grid asks for them a thousand times."""
+    The result is cached, as grids call this often: for official rows once in a process,
+    for a user's files until they change."""
     user_files = source(name).files(task_name) if name == "own" else ()
     return look_for_rows(
         name, task_name, *((str(f), disk.digest(f)) for f in user_files)
@@ -333,11 +333,12 @@ def find_local_rows(name: str, task_name: str) -> tuple[str, list[str]]:
 def look_for_rows(
     name: str, task_name: str, *contents: tuple[str, str]
 ) -> tuple[str, list[str]]:
-    """Return what `find_local_rows` does. contents: the paths of a user's files, with digests.
+    """Return `find_local_rows`, cached in this process and on disk.
 
-    Digest and names are noted on disk until a file of the source or of this package
-    changes: reading every task takes seconds, and each command asks for most of them.
-    """
+    The cache on disk is valid until a file of the source or of this package changes:
+    reading every task takes seconds, and each command needs most of them.
+
+    contents: (path, digest) of each file of a user."""
     files = [Path(path) for path, _ in contents]
     for root in folder(name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
@@ -361,22 +362,26 @@ def describe(
     words: int = 0,
     drawn: bool = False,
 ) -> Json:
-    """Return the descriptor of a task for a Spec. Where the data are absent its digests
-    are the official ones; a run then stops in `load`.
+    """Return the descriptor of a task for a Spec.
 
-    rows: the number of training rows; None takes all. held_out: the number of further
-    training rows, which serve importance and selection. unseen: the largest number of
-    labelled rows on which models are only judged. beside: the number of rows, in the
-    order of drawing, on which any run of the task may train or select. Unseen rows are
-    drawn behind these. The default is `rows` and `held_out` together, or 0 where the
-    source has official unseen rows. Raises Refused where it is smaller than both
-    together, where `rows` is None, or with `in_order`. in_order: whether to train on
-    the first rows of the file and to hold out its last ones; by default rows are drawn.
-    words: the least number of words of an unseen row that is taken from the training
-    rows. drawn: whether each seed draws its rows. The unseen rows are fixed first,
-    behind `beside` rows; the pool is all training rows that share no text with them.
-    Raises Refused where the pool has fewer than `rows` and `held_out`, and with
-    `in_order`."""
+    Where the data are missing, it has the official digests, and a run fails in `load`.
+
+    rows: the number of training rows; None takes all.
+    held_out: the number of further training rows, for importance and selection.
+    unseen: the largest number of unseen rows: labelled rows on which models are scored,
+    but never trained or selected.
+    beside: the number of rows, first in the random order of drawing, on which any run
+    of the task may train or select. Unseen rows are drawn after these. The default is
+    `rows` + `held_out`, or 0 where the source has official unseen rows.
+    in_order: whether to train on the first rows of the file and to hold out its last
+    ones, instead of random rows.
+    words: the least number of words of an unseen row that is taken from training rows.
+    drawn: whether each seed draws its own training rows. Unseen rows are then fixed
+    first, and the pool to draw from is all training rows that share no text with them.
+
+    Raises Refused where there are too few rows, where `drawn` and `in_order` are both
+    given, and for unseen rows from the training rows where `rows` is None, `in_order`
+    is given, or `beside` is less than `rows` + `held_out`."""
     key, digests = f"{name}/{task_name}", official_digests()
     task(name, task_name)
     has_place = not folder(name) or any(map(os.path.isdir, folder(name)))
@@ -426,9 +431,9 @@ def describe(
 def check_enough_rows(
     key: str, available: int, rows: int, held_out: int, kind: str = ""
 ) -> None:
-    """Raise Refused where fewer rows are `available` than are asked for.
+    """Raise Refused where fewer rows are `available` than `rows` + `held_out`.
 
-    kind: words on what rows they are, for the message."""
+    kind: words for the message that name the available rows."""
     if rows + held_out > available:
         asked = f"{rows} training and {held_out} held-out rows asked of {key}"
         raise Refused(f"{asked}, which has {available}{kind}: ask for fewer")
@@ -438,12 +443,13 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as
     described, and the other splits of the source.
 
-    Rows are drawn from the training set in a fixed order; with `in_order` they are its
-    two ends. seed: the seed of the run, which decides the order of rows that are
-    "drawn": two runs of one seed share their rows, and of runs that hold out more or
-    fewer, the training rows are the same. Raises Refused where the data have changed
-    since they were described, or have too few rows, and where drawn rows have no seed.
-    """
+    Training and held-out rows are the first rows of a fixed random order, or with
+    `in_order` the first and last rows of the file. Raises Refused where the data have
+    changed since they were described or have too few rows, and for "drawn" rows without
+    a seed.
+
+    seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
+    have the same training rows, also if they hold out more or fewer rows."""
     name, task_name = descriptor["source"], descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(splits(name, task_name))
     check(key, digest_task_rows(name, task_name), descriptor["digest"])
@@ -472,17 +478,17 @@ def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
 
 
 def check(what: str, actual: str, expected: str) -> None:
-    """Raise Refused where the digest of local data is not the one that was described.
+    """Raise Refused where the digest of local data differs from that of a Spec.
 
-    what: the name of the data in the message. actual: their digest. expected: the
-    described one."""
+    what: the name of the data for the message.
+    actual, expected: the digest of the local data, and that of the Spec."""
     if actual != expected:
         fix = "put the same data back, or ask for a new run"
         raise Refused(f"{what} has digest {actual}; this run is of {expected}: {fix}")
 
 
 def permute_rows(split: Split) -> np.ndarray:
-    """Return the order in which rows are drawn from a split: a fixed permutation
+    """Return the fixed random order in which rows are drawn from a split: a permutation
     [N]."""
     return np.random.default_rng(0).permutation(len(split))
 
@@ -491,8 +497,8 @@ def permute_rows(split: Split) -> np.ndarray:
 def unseen_positions(train: Split, beside: int, count: int, words: int) -> list[int]:
     """Return the positions of at most `count` unseen rows in the training set.
 
-    They stand behind the first `beside` in the order of drawing, share no text with
-    these, and have at least so many `words`."""
+    They come after the first `beside` rows of `permute_rows`, share no text with these,
+    and have at least `words` words."""
     order = permute_rows(train)
     behind = order[beside:]
     if words:
@@ -503,9 +509,10 @@ def unseen_positions(train: Split, beside: int, count: int, words: int) -> list[
 def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
     """Return a Split of unseen rows.
 
-    entry: {"beside", "rows", "words"}, as in a descriptor. With "beside" 0 they are the
-    official ones of the source. Else they are training rows (`unseen_positions`).
-    Raises Refused where there are none."""
+    Raises Refused where there are none.
+
+    entry: {"beside", "rows", "words"} of a descriptor. With "beside" 0 they are the
+    official unseen rows of the source, and else training rows (`unseen_positions`)."""
     beside, count = entry["beside"], entry["rows"]
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
@@ -519,7 +526,7 @@ def unseen_rows(name: str, task_name: str, entry: Json) -> Split:
 
 
 def load_unseen(descriptor: Json) -> Split:
-    """Return the unseen rows of a descriptor. Raises Refused where they have
+    """Return the unseen rows of a descriptor. Raises Refused where their digest has
     changed."""
     name, task_name = descriptor["source"], descriptor["task"]
     split = unseen_rows(name, task_name, descriptor["unseen"])
@@ -531,20 +538,20 @@ def load_unseen(descriptor: Json) -> Split:
 def pool_key(descriptor: Json) -> str:
     """Return the key of a descriptor's pool in `data/digests.json`.
 
-    It names the digest of the unseen rows where these are training rows.
-    """
+    The pool depends on unseen rows that come from the training rows, so the key has
+    their digest."""
     unseen_entry = descriptor.get("unseen") or {}
     rest = [unseen_entry["digest"]] if unseen_entry.get("beside") else []
     return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
 
 
 def pool(descriptor: Json) -> Split:
-    """Return the training rows of which each seed draws its own, in the order of their
+    """Return the training rows from which each seed draws its own, in the order of the
     file.
 
-    Where unseen rows are training rows, they are those that share no text with these.
-    Else they are all: official unseen rows are judged where they share none with
-    them."""
+    Where unseen rows come from the training rows, the pool has all rows that share no
+    text with them. With official unseen rows it has all rows, since unseen rows that
+    share a text with a training row do not count in scores."""
     train = one_split(descriptor["source"], descriptor["task"], "train")
     entry = descriptor.get("unseen") or {}
     if not entry.get("beside"):
@@ -554,8 +561,8 @@ def pool(descriptor: Json) -> Split:
 
 @cache
 def pool_beside(train: Split, beside: int, count: int, words: int) -> Split:
-    """Return the training rows that share no text with the unseen ones of
-    `unseen_positions`."""
+    """Return the training rows that share no text with the unseen rows of
+    `unseen_positions`, whose arguments it has."""
     taken = unseen_positions(train, beside, count, words)
     rest = np.setdiff1d(np.arange(len(train)), taken)
     return train.take(np.array(left.select_apart(train, taken, rest, len(train)), int))
@@ -563,10 +570,10 @@ def pool_beside(train: Split, beside: int, count: int, words: int) -> Split:
 
 def judging_arrays(descriptor: Json) -> Arrays:
     """Return the arrays by which predictions for the unseen rows of a descriptor are
-    judged (lib.data.unseen.judging_rows).
+    scored (lib.data.unseen.judging_rows).
 
-    Where `data/unseen/` has a file of these rows, the data themselves are not needed.
-    """
+    They are read from `data/unseen/` if it has a file of these rows, and then the data
+    set is not needed."""
     name, task_name = descriptor["source"], descriptor["task"]
     unseen_entry = descriptor["unseen"]
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
@@ -582,11 +589,13 @@ def judging_arrays(descriptor: Json) -> Arrays:
 
 
 def pack_predictions(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
-    """Return what a run keeps of its predictions for N unseen rows: one array.
+    """Return predictions for N unseen rows as one small array, which a run saves.
 
-    labels: the names of the C classes; () for a regression. scores: logits [N, C], or
-    scores [N, 1]. Two classes are kept as one bit for each row, more as class codes;
-    scores stay as they are."""
+    Two classes take one bit for each row, more are class codes; scores of a regression
+    are not changed.
+
+    labels: the names of the C classes; () for a regression.
+    scores: logits [N, C], or scores [N, 1]."""
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
@@ -596,8 +605,9 @@ def pack_predictions(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
 
 
 def unpack_predictions(arrays: Arrays, count: int) -> np.ndarray:
-    """Return the classes or scores [N] that `pack_predictions` kept. count: the number N of
-    rows."""
+    """Return the classes or scores [N] of an array of `pack_predictions`.
+
+    count: N."""
     [(kind, values)] = arrays.items()
     return (
         np.unpackbits(values.astype(np.uint8), count=count)

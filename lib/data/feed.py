@@ -1,5 +1,5 @@
-"""This module looks at what an encoder is given of a reader's rows: words that its
-tokenizer does not know, and rows that are longer than it reads. It is free of torch."""
+"""This module measures how much of a user's rows an encoder can read: words that its
+tokenizer does not know, and rows longer than its input. It does not import torch."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from lib.data.lines import read_json_value
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# So many rows are looked at. A larger share than MUCH belongs beside any advice.
+# Rows that are looked at, and the share of lost tokens or rows above which a user is
+# warned.
 ROWS, MUCH = 1000, 0.05
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A Feed says what a tokenizer makes of the first rows of a Split.
+    """A Feed has statistics of a tokenizer on the first rows of a Split.
 
-    unknown: the share of tokens that stand for words it does not know. lengths: tokens
-    of each row, special ones included. empty: the number of rows without any other.
-    length: the number of tokens that the model reads; 0 reads all."""
+    unknown: the share of tokens that are the unknown token.
+    lengths: tokens of each row, special ones included.
+    empty: the number of rows that have special tokens alone.
+    length: the number of tokens to which the model cuts rows; 0 cuts none."""
 
     unknown: float
     lengths: np.ndarray
@@ -37,7 +39,7 @@ class Feed:
 
     @property
     def cut(self) -> float:
-        """Return the share of rows that are cut."""
+        """Return the share of rows that are longer than the model reads."""
         return float(np.mean(self.lengths > self.length)) if self.length else 0.0
 
     @property
@@ -54,13 +56,14 @@ class Feed:
 
     @property
     def is_poor(self) -> bool:
-        """Return whether much is lost before the model reads."""
+        """Return whether a share above MUCH of tokens or rows is unknown, cut or
+        empty."""
         return max(self.unknown, self.cut, self.empty / len(self.lengths)) > MUCH
 
 
 def measure_feed(split: Split, folder: str | Path, length: int) -> Feed | None:
-    """Return the Feed of a Split by the tokenizer in a folder; None where its files are
-    not those of a BERT or of the tokenizers library."""
+    """Return the Feed of a Split for the tokenizer in a folder; None where the folder
+    has no files of a BERT tokenizer or of the tokenizers library."""
     files = [Path(folder, name) for name in FILES]
     stamps = [disk.stamp_of_file(path) for path in files if path.exists()]
     return _look(split, str(folder), length, *stamps)
@@ -102,5 +105,5 @@ def _open(folder: Path) -> Tokenizer | None:
         return None
     options = read_json_value(config) if config.exists() else {}
     is_lower = options.get("do_lower_case", True)
-    # The wrapper is a Tokenizer's, whose stub is Any.
+    # BertWordPieceTokenizer wraps the Tokenizer that is returned.
     return BertWordPieceTokenizer(str(words), lowercase=is_lower)._tokenizer

@@ -1,12 +1,11 @@
-"""This module has the English of the toy world: a lexicon, meanings, and the words that
-say them. It is free of torch.
+"""This module has the small English grammar that generates the toy tasks: a lexicon,
+meanings, and sentences that express them. It does not import torch.
 
-A **meaning** (`Entity`, `Event`) holds who did what to whom. Labels are decided on meanings. A
-**sentence** is a list of `Word`: `clause` and `question` say an event in the active or the passive
-voice. All words come from the lexicon (`grammar.toml`), and `vocabulary` lists all their forms.
-Random numbers come from `random.Random.random` alone, whose stream is the same in every version of
-Python.
-"""
+A **meaning** (`Entity`, `Event`) says who did what to whom; the labels of tasks follow
+from meanings. A **sentence** is a list of `Word`: `clause` and `question` express an
+event in the active or the passive voice. All words come from the lexicon
+(`grammar.toml`), and `vocabulary` lists all their forms. Random numbers come from
+`random.Random.random` alone, whose stream is the same in every version of Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +27,9 @@ MANY = {
     noun: many for nouns in LEXICON["nouns"].values() for noun, many in nouns.items()
 }
 INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in LEXICON["verbs"].values())
-# These are tags of the Penn treebank.
+# Penn Treebank tags of verb forms.
 TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")
-# VERB has {tag: form} for each verb.
+# {verb: {tag: form}}.
 VERB = {
     verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
     for verbs in LEXICON["verbs"].values()
@@ -75,8 +74,9 @@ class Entity:
 
 @dataclass(frozen=True)
 class Event:
-    """An Event says who did what to whom. passive: whether it is said in the passive
-    voice."""
+    """An Event is the meaning of a clause: who did what to whom.
+
+    passive: whether the clause is in the passive voice."""
 
     verb: str
     agent: Entity | None
@@ -91,8 +91,10 @@ def deny_event(event: Event) -> Event:
 
 
 class Word(NamedTuple):
-    """A Word has a text and a tag: one of TAGS, or another one of the Penn treebank,
-    AUX or NEG. lemma: the verb of which the word is a form, or ""."""
+    """A Word is a word of a sentence with its tag.
+
+    tag: a Penn Treebank tag, "AUX" or "NEG".
+    lemma: the verb of which the word is a form, or ""."""
 
     text: str
     tag: str
@@ -100,8 +102,7 @@ class Word(NamedTuple):
 
 
 def text(words: Iterable[Word]) -> str:
-    """Return the text of a sentence; each article is "a" or "an" as the word behind it
-    wants."""
+    """Return the text of a sentence, with "a" or "an" by the next word."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -111,7 +112,7 @@ def text(words: Iterable[Word]) -> str:
 
 
 def noun_phrase(e: Entity) -> list[Word]:
-    """Return the words of the entity `e`."""
+    """Return the words of the noun phrase for the entity `e`."""
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
@@ -125,11 +126,10 @@ def noun_phrase(e: Entity) -> list[Word]:
 
 
 def _finite(p: Event, many: bool) -> list[Word]:
-    """Return the words of the verb of the event `p`: "chases", "did not chase", "was
-    not chased".
+    """Return the words of the finite verb of the event `p`: "chases", "did not chase",
+    "was not chased".
 
-    many: whether the subject is plural.
-    """
+    many: whether the subject is plural."""
     if p.passive:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
         auxiliary, tag = [Word(be, "AUX")], "VBN"
@@ -143,10 +143,10 @@ def _finite(p: Event, many: bool) -> list[Word]:
 
 
 def clause(p: Event, gap: Entity | None = None) -> list[Word]:
-    """Return the words of the event `p`. A passive event begins with its patient.
+    """Return the words of the clause for the event `p`.
 
-    gap: the entity that a relative clause is about, where the subject is left out. The
-    verb agrees with it."""
+    gap: for a relative clause without a subject, the entity that it modifies, with
+    which the verb agrees."""
     subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     head = subject or gap
     assert head is not None
@@ -157,8 +157,10 @@ def clause(p: Event, gap: Entity | None = None) -> list[Word]:
 
 
 def question(p: Event, role: str) -> list[Word]:
-    """Return the words that ask for the agent or the patient of the event `p`, as
-    `role` says: "who chased the dog", "who was chased by the pig"."""
+    """Return the words of a question about the event `p`: "who chased the dog", "who
+    was chased by the pig".
+
+    role: "agent" or "patient", which is asked for."""
     out: dict[str, Any] = {role: None}
     asked = replace(p, passive=role == "patient", **out)
     return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
@@ -182,8 +184,8 @@ def sample_entity(
 ) -> Entity:
     """Draw an Entity that is a person or an animal.
 
-    varied: whether any quantifier is drawn; else it is "the". adjective, place, clause:
-    the probability of each modifier."""
+    varied: whether a random quantifier takes the place of "the".
+    adjective, place, clause: the probability of each modifier."""
     e = Entity(pick_option(rng, NOUNS[pick_option(rng, ANIMATE)]), rng.random() < 0.5)
     if varied:
         e = replace(e, quantifier=pick_option(rng, PLURAL if e.plural else SINGULAR))
@@ -208,13 +210,15 @@ def sample_event(
     modifiers: Mapping[str, float] | tuple[()] = (),
     **fields: bool,
 ) -> Event:
-    """Draw an Event with one of the verbs. A transitive verb gets a patient, whose noun
-    means something else than that of the agent.
+    """Draw an Event with one of the verbs.
 
-    agent: the agent; None draws one. varied: whether any quantifier is drawn.
-    modifiers: the probabilities of the agent's modifiers (`sample_entity`). fields:
-    fields of the Event that are set. Tense and polarity are drawn where they are not
-    set, and the voice is active."""
+    A transitive verb gets a patient, whose noun is no synonym of the agent's. Tense and
+    polarity are random unless `fields` sets them; the voice is active by default.
+
+    agent: the agent; None draws one.
+    varied: whether a random quantifier takes the place of "the".
+    modifiers: the probabilities of the agent's modifiers (`sample_entity`).
+    fields: fields of the Event to set."""
     verb, patient = pick_option(rng, verbs), None
     agent = agent or sample_entity(rng, varied, **dict(modifiers))
     while verb in TRANSITIVE and (patient is None or is_a(agent.noun, patient.noun)):
@@ -224,8 +228,8 @@ def sample_event(
 
 
 def relative_event(rng: Random, event: Event) -> Event:
-    """Return an event as that of a relative clause: its agent or its patient is left
-    out, since the clause is about it."""
+    """Return an event for a relative clause: its agent or its patient is None, as the
+    clause modifies that entity."""
     out: dict[str, Any] = {
         "patient" if event.passive else pick_option(rng, ROLES): None
     }

@@ -1,8 +1,8 @@
-"""This module reads text files by line, tables of several kinds, and data sets of the
-hub; its errors name the place and the fix.
+"""This module reads text files by line, tables of several formats, and data sets of the
+Hugging Face hub.
 
-A table has the header line first where it has one. A place is the file with the number
-of the line or row, for errors. Only the hub needs the package `datasets`."""
+Its errors name the place (file and line or row) and a fix. A table has its header
+first, if there is one. Only the hub needs the package `datasets`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
-# These are places and cells; a cell may be any JSON.
+# [(place for errors, cells of a row)]; a cell may be any JSON value.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-# A cell may hold a book. Python's limit of 131,072 characters guards old programs.
+# Raise Python's limit of 131,072 characters in a cell: a cell may have a long text.
 csv.field_size_limit(2**31 - 1)
-# A cell in quotes has doubled quotes inside.
+# Cell in quotes, in which quotes are doubled.
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
@@ -39,10 +39,10 @@ def refuse_content(
     expected: str,
     fix: str = "download the file again",
 ) -> Refused:
-    """Return the Refused on the content of a file.
+    """Return a Refused about the content of a file.
 
-    place: the path, with the line where it is known. fault: what is wrong. expected:
-    what is allowed. fix: what to do."""
+    place: the path, with the line if known.
+    fault, expected, fix: what is wrong, what is allowed, and what to do."""
     return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
@@ -58,11 +58,10 @@ def short_path(place: str) -> str:
 
 
 def each_line(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file one by one; the file may be larger than the
-    memory.
+    """Yield the lines of a text file, which may be larger than the memory.
 
-    It is UTF-8, or UTF-16 with the mark that spreadsheets write first. Raises
-    ValueError where it is neither."""
+    It is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write it. Raises
+    Refused where it is neither."""
     with open(path, "rb") as file:
         is_wide = file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE)
     encoding = "utf-16" if is_wide else "utf-8-sig"
@@ -90,11 +89,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def cell_text(value: Any, place: str) -> str:
-    """Return the value of a cell as text: "" for a missing value, a blank for each tab
-    and line break.
+    """Return a cell as text: "" for a missing value, and a blank for each tab and line
+    break.
 
-    "NA" stays text. place: the place of the cell, for errors. Raises Refused for lists,
-    objects and bytes."""
+    "NA" counts as text. Raises Refused for lists, objects and bytes.
+
+    place: the place of the cell for errors."""
     if isinstance(value, (list, dict, bytes)):
         fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
         raise refuse_content(place, fault, "text or a number", fix)
@@ -104,7 +104,7 @@ def cell_text(value: Any, place: str) -> str:
 
 
 def parse_number(text: str, otherwise: T = None) -> float | T:
-    """Return the number that a text spells, or `otherwise` where it spells none."""
+    """Return a text as a float, or `otherwise` where it is no number."""
     try:
         return float(text)
     except (ValueError, TypeError):
@@ -112,13 +112,15 @@ def parse_number(text: str, otherwise: T = None) -> float | T:
 
 
 def parse_table(path: Path, kind: str | None = None) -> Table:
-    """Return the table in a file. Raises Refused with the file, and with the line where
-    it is known.
+    """Return the table in a file, which is read by its ending. Raises Refused with the
+    file, and the line if known.
 
-    kind: an ending that is taken in place of the file's own. A .csv file has commas,
-    semicolons, tabs or bars between its cells, and quotes around some. A .json file is
-    a list of objects, a .jsonl file has one object on each line, and .parquet is read
-    as well. Any other file has tabs between its cells, and its quotes are text."""
+    A .csv file has commas, semicolons, tabs or bars between its cells, and may have
+    quotes around them. A .json file is a list of objects, a .jsonl file has one object
+    on each line, and .parquet is read too. Any other file has tabs between its cells,
+    and quotes are text.
+
+    kind: an ending that takes the place of the file's own."""
     kind = kind or path.suffix.lower()
     if kind in (".json", ".jsonl", ".parquet"):
         rows = _records(path)
@@ -133,10 +135,10 @@ def parse_table(path: Path, kind: str | None = None) -> Table:
 
 
 def has_quoted_cells(path: Path) -> bool:
-    """Return whether quotes stand around cells in a file with tabs between its cells.
+    """Return whether a file with tabs between its cells has quotes around cells.
 
-    `DataFrame.to_csv(sep="\\t")` writes such files: each quote stands around a cell, or
-    is doubled inside of it. In other files a quote is text."""
+    `DataFrame.to_csv(sep="\\t")` writes such files: each quote encloses a cell, or is
+    doubled inside of one. In other files a quote is text."""
     text = "\n".join(read_lines(path))
     rest, count = QUOTED.subn("", text)
     return count > 0 and '"' not in rest
@@ -148,7 +150,8 @@ def _csv(path: Path) -> Table:
     def width(mark: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=mark), []))
 
-    if lines and re.fullmatch("sep=[,;|\t]", lines[0]):  # A spreadsheet writes it.
+    # A spreadsheet may name the separator in the first line.
+    if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
         between, first = lines.pop(0)[-1], 2
     else:
         between = max(",;\t|", key=width)
@@ -169,9 +172,9 @@ def _csv(path: Path) -> Table:
 
 def read_json_value(path: Path) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
-    file. Raises ValueError with the file.
+    file. Raises Refused with the file.
 
-    Many programs write JSON lines into a file that ends in .json."""
+    A .json file may have JSON lines too, as many programs write them so."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -205,11 +208,11 @@ def _json_lines(path: Path, lines: list[str]) -> list[Any]:
 
 
 def _records(path: Path) -> Table:
-    """Return the table of the objects in a file. The keys of all objects are its
-    header.
+    """Return the table of the objects in a JSON or Parquet file, with all their keys as
+    its header.
 
-    The objects may stand under "data", and columns may stand in the place of rows, as
-    pandas writes them."""
+    The objects may be the value of the key "data", and the file may be stored by
+    column, as pandas does."""
     value = read_json_value(path)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
@@ -223,8 +226,8 @@ def _records(path: Path) -> Table:
 
 
 def _rows_from_columns(columns: Json) -> list[Json] | Json:
-    """Return the rows of a table that is stored by column, or the columns where they
-    are none of equal length."""
+    """Return the rows of a table that is stored by column, or the argument itself where
+    it is no dict of columns of equal length."""
     cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
     if not cells or not all(isinstance(column, list) for column in cells):
         return columns
@@ -234,7 +237,7 @@ def _rows_from_columns(columns: Json) -> list[Json] | Json:
 
 
 def make_table(place: str, rows: list[Json]) -> Table:
-    """Return the Table of some objects."""
+    """Return the Table of some JSON objects, with all their keys as its header."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     body = [
         (f"{place}, row {n}", [row.get(name) for name in names])
@@ -244,18 +247,19 @@ def make_table(place: str, rows: list[Json]) -> Table:
 
 
 def load_from_hub(name: str) -> DatasetDict:
-    """Return {split: rows} of a data set of the hub. name: "owner/name" or
-    "owner/name/part". Raises ConnectionError in one line where the hub gives nothing.
-    """
+    """Return {split: rows} of a data set of the Hugging Face hub. Raises
+    ConnectionError in one line where it cannot be loaded.
+
+    name: "owner/name" or "owner/name/part"."""
     import datasets
 
     parts = name.split("/")
     try:
-        # A part of a data set is the only argument behind its name.
+        # Pass the name of a part, if any, as the second argument.
         # pyrefly: ignore[bad-argument-type]
         dataset: Any = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
         return datasets.DatasetDict(dataset)
-    # The client's errors differ between versions and failures.
+    # Catch all errors: their classes differ between versions of `datasets`.
     except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
         reason = f"{name} cannot be had from the hub ({type(error).__name__})"
@@ -263,8 +267,8 @@ def load_from_hub(name: str) -> DatasetDict:
 
 
 def dataset_rows(dataset: Dataset) -> list[Json]:
-    """Return the rows of a data set. Codes of classes are replaced by their names, and
-    rows without a class are left out."""
+    """Return the rows of a data set, with class names in place of class codes and
+    without rows that have no class."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }

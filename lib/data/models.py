@@ -1,10 +1,9 @@
-"""This module fetches, checks and copies published checkpoints, which `lib.data` finds.
-It is free of torch.
+"""This module downloads, checks and copies published checkpoints.
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/`
 or `DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle
 (`pytorch_model.bin`), `fetch` converts it once. Runs never load a pickle, and no code
-of a checkpoint is run."""
+of a checkpoint is executed."""
 
 import re
 import shutil
@@ -30,20 +29,21 @@ PICKLE = "pytorch_model.bin"
 
 
 def local_name(name: str) -> str:
-    """Return the name here (HUB) of a checkpoint that has this name at the hub, or else
-    the name itself."""
+    """Return the short name (a key of HUB) of a checkpoint with a name at the Hugging
+    Face hub, or the name itself."""
     return next((local for local, hub in HUB.items() if hub == name), name)
 
 
 def fetch(name: str) -> Path:
-    """Bring a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from
-    the hub. Returns its folder.
+    """Copy a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the
+    hub, and return its folder.
 
-    name: as `local_name` takes it; or the folder of a pickle, whose weights are written
-    beside it as safetensors.
     Raises OSError in one line where the hub cannot be reached. Raises Refused for an
-    unknown name, where the weights are not the official ones, or where a pickle holds
-    anything but tensors."""
+    unknown name, where the weights are not the official ones, or where a pickle has
+    anything but tensors.
+
+    name: a key of HUB or a name at the hub; or the folder of a pickle, whose weights
+    are then written beside it as safetensors."""
     if (pickle := Path(name).expanduser() / PICKLE).is_file():
         with disk.atomic_path(pickle.with_name(WEIGHTS)) as weights_path:
             convert(pickle, weights_path)
@@ -74,14 +74,14 @@ def fetch(name: str) -> Path:
             disk.seal_folder(made)
     finally:
         if target.parent != paths.models_root():
-            with suppress(OSError):  # It is empty where the hub gave nothing.
+            # Remove the owner's folder if nothing was downloaded to it.
+            with suppress(OSError):
                 target.parent.rmdir()
     return target
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the files of a checkpoint into a folder, which is made where it is
-    missing."""
+    """Copy the files of a checkpoint into a folder, which is created if missing."""
     target.mkdir(parents=True, exist_ok=True)
     for path in checkpoint_files(source):
         shutil.copy(path, target / path.name)
@@ -91,18 +91,17 @@ def convert(source: Path, target: Path) -> None:
     """Write the tensors of a pickle as safetensors. The same pickle gives the same
     bytes.
 
-    PyTorch's restricted unpickler reads it, which refuses code. Raises Refused where
-    the pickle is anything but a table of tensors."""
+    PyTorch's restricted unpickler reads it, which executes no code. Raises Refused
+    where the pickle is no dict of tensors."""
     import torch
     from safetensors.torch import save_file
 
     try:
         tensors = torch.load(source, map_location="cpu", weights_only=True)
-        # Tensors are cloned, since safetensors refuses two names for one piece of
-        # memory.
+        # Clone the tensors: safetensors refuses tensors that share memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
-    # Errors of damaged files and forbidden contents are of many kinds.
+    # Damaged files and forbidden contents raise errors of many classes.
     except Exception as error:
         reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
         raise Refused(
@@ -131,8 +130,10 @@ def _download(name: str, folder: Path) -> Path:
 def copy(name: str, expected: str, target: Path) -> None:
     """Copy the files of a local checkpoint to the folder `target`.
 
-    expected: the digest of the checkpoint in the Spec. Raises Refused where the
-    checkpoint has another one, or where a file is not as it was fetched."""
+    Raises Refused where the checkpoint has another digest than expected, or a file has
+    changed since it was downloaded.
+
+    expected: the digest of the checkpoint in the Spec."""
     folder = locate_checkpoint(name)
     if (folder / disk.MANIFEST).exists() and (why := disk.damage_of_folder(folder)):
         raise Refused(

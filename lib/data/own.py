@@ -9,13 +9,12 @@ files, or a data set of the hub. A line names them:
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
     questions.json                           has questions about passages in SQuAD's layout
 
-What the line leaves open is taken from the names of the columns and the spelling of
-the labels (lib.data.roles), and `Reading.lines` tell it. Scores are learned from 0, the
-lowest, to 5, the highest, as in STS-B, and shown on the scale of the file
-(`Task.scale`). Where there is no development file, a fifth of the different texts is
-drawn as development rows. A file `test` in a folder is read only for the model that is
-chosen in the end. The name of a task is its line, with the full path, all columns and
-the kind of label."""
+What the line does not say is inferred from the names of the columns and the spelling of
+the labels (lib.data.roles), and reported in `Reading.lines`. Scores are mapped to 0
+(the lowest) to 5 (the highest), as in STS-B, for training, and shown on the scale of
+the file (`Task.scale`). Where there is no development file, a fifth of the different
+texts becomes development rows. A file `test` is read only for the final model. The name
+of a task is its line, with the full path, all columns and the kind of label."""
 
 from __future__ import annotations
 
@@ -40,25 +39,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HUB = "hub:"
-# A file with one of these names holds the split.
+# {stem of a file or name of a split: split that it has}.
 SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
     ("dev", "val", "valid", "validation", "eval", "development"), "dev"
 )
-# Folders that `save_to_disk` writes have one of these files.
+# Files by which a folder of `Dataset.save_to_disk` is recognised.
 SAVED = ("dataset_dict.json", "dataset_info.json")
-# LEAST different rows are needed. DEV is the share of drawn development rows, MOST_DEV
-# their limit.
+# Least number of different rows; share and largest number of drawn development rows.
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
-# The draw of development rows has this seed.
-SEED = 0
+SEED = 0  # Seed by which development rows are drawn.
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A Reading is what was read of a reader's rows.
+    """A Reading is the result of reading a user's data.
 
-    lines: sentences on what was taken for what; the first one tells texts and label.
-    cautions: sentences that belong beside any advice."""
+    lines: sentences on how the data were understood; the first names texts and label.
+    cautions: sentences of warning, such as on development rows that are training
+    rows."""
 
     task: Task
     splits: dict[str, Split]
@@ -81,24 +79,23 @@ def files(name: str) -> list[Path]:
 
 
 def task(line: str) -> Task:
-    """Return the Task that a user's line means; the name of a task is such a line.
+    """Return the Task of a user's line, or of the name of a task, which is such a line.
 
-    A path may be relative to the working folder or to the project. Raises
-    FileNotFoundError where the files are missing, and ValueError with file and row
-    where columns or rows are not clear."""
+    A path may be relative to the working folder or to the project. Raises Absent where
+    files are missing, and Refused with file and row where columns or rows are not
+    clear."""
     return read_line(line).task
 
 
 def load(name: str) -> dict[str, Split]:
-    """Return {split name: Split} of a task, with the splits "train" and "dev", and
-    "test" where its folder has such a file. Raises Refused with file and row where a
-    row is malformed."""
+    """Return {split name: Split} of a task: "train", "dev", and "test" if its folder
+    has that file. Raises Refused with file and row where a row is malformed."""
     return dict(read_line(name).splits)
 
 
 def read_line(line: str) -> Reading:
-    """Return the Reading of a user's line. Files that have changed are read again in
-    the same process."""
+    """Return the Reading of a user's line, cached in this process until a file
+    changes."""
     place, columns = _split_line(line)
     place = _resolve_place(place)
     return _read_files(place, columns, *map(disk.digest, files(place)))
@@ -110,18 +107,19 @@ def read_dataset(
     """Return the Reading of a `datasets.Dataset`, or of a `DatasetDict` with a split
     train.
 
-    columns: "title, body, stars: scores", or "" where the names of the columns tell."""
+    columns: such as "title, body, stars: scores"; "" infers texts and label from the
+    names of the columns."""
     return _read_tables(
         "the data set", *_dataset_tables("the data set", dataset), columns
     )
 
 
-# ---- places ----
 def _split_line(line: str) -> tuple[str, str]:
-    """Return (place, columns) of a user's line.
+    """Return (place, columns) of a user's line: file, folder or data set, and the text
+    after the colon.
 
-    The place is as long as something lies there, since a path may contain the mark
-    before the columns."""
+    The place is the longest beginning of the line that is an existing path, since paths
+    may contain colons."""
     marks = [match.start() for match in re.finditer(":", line)]
     for end in [len(line), *reversed(marks)]:
         if line[:end].strip() and paths.resolve_path(line[:end]).exists():
@@ -134,16 +132,16 @@ def _split_line(line: str) -> tuple[str, str]:
 
 
 def _resolve_place(place: str) -> str:
-    """Return the full path of a line's file or folder; that of the hub is fetched
-    first."""
+    """Return the full path of a line's file or folder; a data set of the hub is
+    downloaded first."""
     return str(
         _fetch_dataset(place) if place.startswith(HUB) else paths.resolve_path(place)
     )
 
 
 def _fetch_dataset(place: str) -> Path:
-    """Return the folder with a data set of the hub, which is fetched once. Raises
-    ValueError where it has no training rows."""
+    """Return the folder with a data set of the hub, which is downloaded once. Raises
+    Refused where it has no training rows."""
     name = place.removeprefix(HUB)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
         raise Refused(
@@ -166,10 +164,11 @@ def _is_saved(place: Path) -> bool:
 def _group_by_split(
     place: str, parts: Mapping[str, T]
 ) -> tuple[dict[str, T], list[str]]:
-    """Return ({split name: part}, names of the parts of no split).
+    """Return ({split name: part}, names of the other parts).
 
-    parts: by the names of files or splits. Raises Refused where two are of one
-    split."""
+    Raises Refused where two parts are of one split.
+
+    parts: {name of a file or split: file or rows}."""
     by_split, names, rest = {}, {}, []
     for name, part in parts.items():
         split = SPLITS.get(Path(name).stem.lower())
@@ -186,9 +185,8 @@ def _group_by_split(
 
 
 def _files(place: str) -> tuple[dict[str, Path], list[str]]:
-    """Return ({split name: Path} of one file or of the files in a folder, names of
-    tables that are not read). Raises FileNotFoundError where there is no training
-    file."""
+    """Return ({split name: path}, names of tables that are not read) of a file or a
+    folder. Raises Absent where there is no training file."""
     path = Path(place)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         return {"train": path}, []
@@ -216,11 +214,10 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
     raise Absent(f"no data {place!r} ({why}): name one of {kinds}, {HUB}NAME{sheet}")
 
 
-# ---- rows ----
 @lru_cache(8)
 def _read_files(place: str, columns: str, *_: object) -> Reading:
-    """Return the Reading of a user's files. Raises Refused where a row is malformed or
-    where there are too few."""
+    """Return the Reading of a user's files. Raises Refused for a malformed row, and for
+    too few rows."""
     if _is_saved(Path(place)):
         from datasets import load_from_disk
 
@@ -245,8 +242,9 @@ def _read_files(place: str, columns: str, *_: object) -> Reading:
 def _dataset_tables(
     place: str, dataset: Dataset | Mapping[str, Dataset]
 ) -> tuple[dict[str, Table], dict[str, str], list[str]]:
-    """Return ({split name: Table}, {column: kind of label}, remarks) of a data set. Its
-    features tell the kinds."""
+    """Return ({split name: Table}, {column: CLASSES or SCORES}, remarks) of a data set.
+
+    The kind of a column is known where its features have class names or floats."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
     by_split, rest = _group_by_split(place, parts)
     if "train" not in by_split:
@@ -274,8 +272,9 @@ def _read_tables(
 ) -> Reading:
     """Return the Reading of some tables.
 
-    kinds: {column: kind of its labels}, where features tell it. remarks: on the files.
-    columns: what the reader typed of columns, or ""."""
+    kinds: {column: CLASSES or SCORES}, if known.
+    remarks: sentences on the files, for the Reading.
+    columns: the text of a user's line after the colon, or ""."""
     names, kind = roles.read_columns(columns)
     chosen = roles.recognise(place, tables["train"], names)
     known_kind = kind or kinds.get(chosen.label, "")
@@ -309,8 +308,8 @@ def _read_tables(
 
 
 def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
-    """Return (the table without its rows that have nothing in one of some columns, what
-    was left out). Raises Refused where these are many."""
+    """Return (table without rows that have an empty cell in some columns, remarks on
+    these rows). Raises Refused where their share is above FEW."""
     (file, head), *body = rows
     names = [cell_text(name, file) for name in head]
     positions = [names.index(name) for name in columns if name in names]
@@ -332,8 +331,8 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
 
 
 def _is_labelled(rows: Table, label: str) -> bool:
-    """Return whether a table has labels. Files for a public contest have none, or -1
-    alone."""
+    """Return whether a table has labels. Test files of a public contest have none, or
+    only -1."""
     (place, head), *body = rows
     names = [cell_text(name, place) for name in head]
     if label not in names:
@@ -359,8 +358,10 @@ def _has_passages(path: Path) -> bool:
 def _read_questions(
     place: str, split_paths: Mapping[str, Path], remarks: list[str]
 ) -> Reading:
-    """Return the Reading of questions about passages. Some may have an answer that does
-    not stand at its place; these are left out."""
+    """Return the Reading of files in SQuAD's layout.
+
+    Questions with an answer that is not in the passage at its place are left out.
+    Raises Refused where their share is above FEW."""
     splits = {}
     for split, path in split_paths.items():
         rows = squad.questions(path)
@@ -384,8 +385,8 @@ def _read_questions(
 def _check_reading(
     place: str, task: Task, splits: dict[str, Split], remarks: list[str]
 ) -> Reading:
-    """Return the Reading of a task's rows, with development rows. Raises Refused where
-    there are too few, or where other rows are training rows."""
+    """Return the Reading of a task's rows, with development rows. Raises Refused for
+    too few rows, and for a split whose rows are all training rows."""
     train, cautions = splits["train"], []
     different = {*_texts(train)}
     if len(different) < LEAST:
@@ -413,8 +414,10 @@ def _texts(rows: Split) -> list[tuple[str, str]]:
 
 
 def _divide_rows(rows: Split) -> dict[str, Split]:
-    """Divide rows into {"train", "dev"}. Rows with the same texts go to the same side,
-    and so do all questions about one passage. A class of drawn rows alone goes back."""
+    """Return {"train", "dev": Split} of rows, at random.
+
+    Rows with the same texts stay together, and so do all questions about one passage.
+    Rows of a class that would have no training row stay in "train"."""
     texts = rows.b if rows.answers and rows.b else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))

@@ -1,5 +1,5 @@
-"""This module reads GLUE, SQuAD and SentEval, as the table of tasks `tasks.toml`
-describes them.
+"""This module reads GLUE, SQuAD and SentEval, whose files and columns `tasks.toml`
+describes.
 
     <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
     <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
@@ -34,9 +34,9 @@ from lib.data.lines import (
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
-# Files with one of these words in their name stand in for an official one.
+# Words in the names of files that are read where an official file is missing.
 STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
-# A file of SentEval holds all splits. The first cell of a row tells its split.
+# {first cell of a row: its split} in files of SentEval, which have all splits.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
@@ -61,8 +61,8 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 def _choices(official: Path) -> list[Path]:
-    """Return the files to read for an official one: the file itself, or that of the
-    hub, or all stand-ins, or none."""
+    """Return the files to read in the place of an official one: the file itself, or its
+    JSON lines from the hub, or all stand-ins (STAND_INS), or none."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -71,11 +71,10 @@ def _choices(official: Path) -> list[Path]:
 
 
 def files(task: str, root: Path | str) -> dict[str, list[Path]]:
-    """Return {split name: files} of the files that `load` reads. Raises
-    FileNotFoundError where there are none.
+    """Return {split name: files} of the files that `load` reads. Raises Absent where
+    there are none.
 
-    A file that holds all splits stands under "all".
-    """
+    A file that has all splits is under the name "all"."""
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     split_paths = {
@@ -91,11 +90,13 @@ def files(task: str, root: Path | str) -> dict[str, list[Path]]:
 
 
 def fetch(task: str, root: Path | str) -> Path:
-    """Fetch a task from the hub and write a file of JSON lines for each split. Returns
-    the folder.
+    """Download a task from the hub, write a file of JSON lines for each split, and
+    return the folder.
 
-    root: the folder of the task's source. Raises Refused for a task without a data set
-    on the hub, or where the hub lacks a split."""
+    Raises Refused for a task without a data set at the hub, or where the hub lacks a
+    split.
+
+    root: the folder of the task's source."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
     check_name("task of the hub", task, layouts)
     layout = layouts[task]
@@ -111,8 +112,8 @@ def fetch(task: str, root: Path | str) -> Path:
 
 
 class Row(NamedTuple):
-    """A Row is one line of a table: its place for errors, its texts, its label, its
-    first cell."""
+    """A Row is a parsed row of a table: place for errors, texts, label and first
+    cell."""
 
     place: str
     texts: list[str]
@@ -121,8 +122,8 @@ class Row(NamedTuple):
 
 
 def load(task: str, root: Path | str) -> dict[str, Split]:
-    """Return {split name: Split} of a task. Raises FileNotFoundError where it has no
-    file, and ValueError with file and line where a row is malformed."""
+    """Return {split name: Split} of a task. Raises Absent where it has no file, and
+    Refused with file and line where a row is malformed."""
     split_paths, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
         return {split: squad.split(task, paths) for split, paths in split_paths.items()}
@@ -150,18 +151,17 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
 
 
 def unseen(task: str, root: Path | str) -> Split:
-    """Return the Split of the official test rows of a task in UNSEEN, whose labels are
-    public. Raises FileNotFoundError where they are absent."""
+    """Return the Split of a task's official test rows with public labels (tasks of
+    UNSEEN). Raises FileNotFoundError where the file is missing."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
     return _official(rows(parse_table(path, ".tsv"), layout), layout)
 
 
 def rows(table: Table, layout: Json) -> list[Row]:
-    """Return the Rows of a table, as lib.data.lines reads it. Raises Refused with the
-    place of a malformed row.
+    """Return the Rows of a table of lib.data.lines. Raises Refused with the place of a
+    malformed row.
 
-    layout: the names of its columns and what is special about it, a value of LAYOUTS.
-    """
+    layout: the names of its columns and its exceptions, a value of LAYOUTS."""
     (place, head), *body = table
     head = [cell_text(cell, place) for cell in head]
     positions, lacking = [], []
@@ -184,7 +184,7 @@ def rows(table: Table, layout: Json) -> list[Row]:
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # The hub's data set lacks these torn rows too.
+            continue  # Skip incomplete rows, which the hub's data set lacks too.
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {clip_text(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
@@ -208,8 +208,8 @@ def split_of(
 ) -> Split:
     """Return the Split of some Rows.
 
-    classes: the class names, or () for scores. code: f(Row) -> class code or score.
-    """
+    classes: the class names, or () for scores.
+    code: f(Row) -> class code or score."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
@@ -219,8 +219,7 @@ def _official(rows: list[Row], layout: Json) -> Split:
     """Return the Split of the Rows of an official task. Raises Refused with the place
     of a label that is not allowed.
 
-    Labels of GLUE may be the names of classes or their codes.
-    """
+    Labels of GLUE may be class names or class codes."""
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}

@@ -1,9 +1,9 @@
-"""This module says which columns of a reader's table are texts and which one is the
+"""This module finds out which columns of a user's table are texts and which one is the
 label, and whether labels are classes or scores.
 
-A column is a text by its name, or since the reader names it. What is left over is
-never a text. An id, a language or a date is left out, and so is what the label alone
-decides, such as the name of a class beside its code. For all else the error has the
+A column is a text if its name says so, or the user names it. Ids, languages and dates
+are left out, and so are columns whose value follows from the label, such as the name of
+a class beside its code. Where any other column is left, an error is raised that has the
 line to type."""
 
 import csv
@@ -22,7 +22,7 @@ LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
     *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
 }
-# A name with one of these words is that of a text. `lib.dataset` names texts a and b.
+# Words in the names of text columns. `lib.dataset` names texts "a" and "b".
 TEXTS = {
     *("text", "sentence", "question", "premise", "hypothesis", "review"),
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
@@ -31,7 +31,7 @@ TEXTS = {
     *("string", "caption", "quote", "transcript", "article", "story", "email"),
 }
 LETTERS = ("a", "b")
-# A name with one of these words is that of no text.
+# Words in the names of columns that are no texts.
 OTHERS = {
     *("id", "idx", "index", "guid", "uid", "uuid", "key", "no", "number", "line"),
     *("lang", "language", "locale", "date", "time", "timestamp", "datetime", "year"),
@@ -39,15 +39,15 @@ OTHERS = {
     *("filename", "user", "username", "split", "fold", "genre", "type", "length"),
     *("len", "count", "confidence", "label", "class", "target", "score", "rating"),
 }
-# pandas writes an index under one of the last three.
+# Names of index columns. The last three are written by pandas.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
 CLASSES, SCORES = "classes", "scores"
-# More than MOST_CLASSES different labels are no classes. More than MOST_GRADES whole
-# numbers with gaps between them are scores.
+# Largest number of classes, and of classes that are whole numbers with gaps between
+# them; more such numbers are scores.
 MOST_CLASSES, MOST_GRADES = 100, 20
-# A number may have a decimal comma, and a percent sign behind it.
+# Number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
-# So many rows may have an empty cell, or an answer that does not stand at its place.
+# Largest share of rows that may have an empty cell or a misplaced answer.
 FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
@@ -56,14 +56,15 @@ SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 class Roles:
     """Roles are the columns of a table that are read: one or two texts, and a label.
 
-    unused: the other columns, in words."""
+    unused: the other columns, as text for the user."""
 
     texts: tuple[str, ...]
     label: str
     unused: tuple[str, ...]
 
     def columns(self, kind: str) -> str:
-        """Return what a reader types to have these columns, with the kind of label."""
+        """Return the text that a user types to choose these columns and a kind of
+        label."""
         names = (*self.texts, self.label)
         quoted = ", ".join(f'"{name}"' if "," in name else name for name in names)
         return f"{quoted}: {kind}"
@@ -71,12 +72,14 @@ class Roles:
 
 @dataclass(frozen=True)
 class Coding:
-    """A Coding says what the labels of a column stand for.
+    """A Coding maps the labels of a column to class codes or scores.
 
-    kind: CLASSES or SCORES. labels: the class names, () for scores. scale: the scores
-    that 0 and 5 stand for. code: f(label) -> class code or score. lines: what a reader
-    should know about it, the first one in few words. is_open: whether the labels are
-    numbers that could be of the other kind."""
+    kind: CLASSES or SCORES.
+    labels: the class names, () for scores.
+    scale: the scores that become 0 and 5.
+    code: f(label) -> class code or score.
+    lines: sentences for the user, the first a short summary.
+    is_open: whether the labels are numbers that could also be of the other kind."""
 
     kind: str
     labels: tuple[str, ...]
@@ -86,10 +89,9 @@ class Coding:
     is_open: bool
 
 
-# ---- columns ----
 def read_columns(text: str) -> tuple[list[str], str]:
-    """Return (names of columns, kind of the label) of what a reader types, such as
-    "title, body, stars: scores". Without a kind it is ""."""
+    """Return (names of columns, kind of label or "") of a text that a user types, such
+    as "title, body, stars: scores"."""
     kind = next((k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", text)), "")
     if kind:
         text = text.rpartition(":")[0]
@@ -100,9 +102,11 @@ def read_columns(text: str) -> tuple[list[str], str]:
 def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
     """Return the Roles of the columns of a training table.
 
-    place: the path of the data, for errors. names: the columns that the reader named,
-    the label last; without any they are recognised. Raises Refused with the line to
-    type where they are not clear."""
+    Raises Refused, with the line to type, where they are not clear.
+
+    place: the path of the data, for errors.
+    names: the columns that the user named, the label last; without any they are
+    inferred from the header."""
     header = [cell_text(name, place) for name in rows[0][1]]
     if _is_row(header) and not (names and {*names} <= {*header}):
         raise refuse_content(place, *_describe_headless(place, rows, header))
@@ -138,8 +142,8 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
 
 
 def words(name: str) -> set[str]:
-    """Return the words of a column's name, as "review" and "text" of "reviewText2",
-    each with its singular."""
+    """Return the words of a column's name, such as "review" and "text" of
+    "reviewText2", also without a final "s"."""
     every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
     return {*every, *(word.removesuffix("s") for word in every)}
 
@@ -158,15 +162,17 @@ def is_other(name: str) -> bool:
 
 
 def _is_row(header: Sequence[str]) -> bool:
-    """Return whether the names of columns look like a row: a number or a sentence is
-    among them, and no label."""
+    """Return whether a header looks like a row of data: it has a number or a sentence,
+    and no name of a label."""
     looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
     return any(looks) and not any(map(is_label, header))
 
 
 def _decided_columns(rows: Table, header: list[str], label: str) -> dict[str, int]:
-    """Return {column: number of its values} of the columns of which each label has one
-    value. Labels that hardly repeat decide nothing."""
+    """Return {column: number of different values} of the columns whose value follows
+    from the label.
+
+    It is empty where labels hardly repeat, so that nothing can be concluded."""
     columns = _columns(rows, header)
     labels = columns.pop(label, [])
     different = set(labels)
@@ -180,7 +186,8 @@ def _decided_columns(rows: Table, header: list[str], label: str) -> dict[str, in
 
 
 def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
-    """Return {name: cells} of the rows that are as wide as the header."""
+    """Return {column: cells} of a table, without rows that are not as wide as the
+    header."""
     body = [
         ["" if cell is None else str(cell) for cell in cells]
         for _, cells in rows[1:]
@@ -192,8 +199,9 @@ def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
 def _describe_misfit(
     place: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
-    """Return what is wrong with the columns of a table, what is expected, and the line
-    to type. Columns that are named in it have hardly any empty cell."""
+    """Return (fault, what is expected, fix) for an error about the columns of a table.
+
+    The fix is a line to type, with columns that have few empty cells."""
     fault = f"columns {', '.join(map(clip_text, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
@@ -217,7 +225,9 @@ def _describe_misfit(
 def _describe_headless(
     place: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
-    """Return what `_describe_misfit` does, of a file whose first line is a row."""
+    """Return (fault, what is expected, fix) for an error about a file without a header.
+
+    The fix is a command that adds one."""
     place = rows[0][0].rpartition(":")[0] or place
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _columns([(place, numbers), *rows], numbers)
@@ -236,14 +246,16 @@ def _describe_headless(
 
 
 def _longest(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the columns whose cells have at least half of the most characters."""
+    """Return the columns with at least half as many characters as the longest
+    column."""
     sizes = {name: sum(map(len, cells)) for name, cells in columns.items()}
     most = max(sizes.values(), default=0)
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
 def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
-    """Return the column with the fewest different cells, but one; "" without any."""
+    """Return the column with the fewest different values, but at least two, or ""; it
+    is probably the label."""
     counts = {
         n: len(set(cells)) for n, cells in columns.items() if n and not is_other(n)
     }
@@ -251,9 +263,9 @@ def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
     return min(counts, key=counts.__getitem__, default="")
 
 
-# ---- labels ----
 def value_of(label: str) -> float | None:
-    """Return the number that a label spells, or None where it spells none."""
+    """Return a label as a number, also with a decimal comma or percent sign, or
+    None."""
     match = NUMBER.fullmatch(label)
     return float(match[1].replace(",", ".")) if match else None
 
@@ -261,13 +273,15 @@ def value_of(label: str) -> float | None:
 def code_labels(
     place: str, column: str, kind: str, rows: Mapping[str, Sequence[Row]]
 ) -> Coding:
-    """Return the Coding of the labels of a reader's rows, by split.
+    """Return the Coding of the labels of a user's rows.
 
-    place, column: the path and the label column, for errors. kind: that of the labels
-    where it is known, else "". Raises Refused with the row where a label among scores
-    is no finite number, where a class has two spellings or no training row, and where
-    a class is called "nan". Raises it too where there are fewer than two different
-    labels, or too many."""
+    Raises Refused, with the row, where a label among scores is no finite number, where
+    a class has two spellings or no training row, and where a class is called "nan";
+    also for fewer than two different labels, or too many.
+
+    place, column: the path and the label column, for errors.
+    kind: CLASSES, SCORES, or "" to infer it.
+    rows: {split name: rows}."""
     every = [row for part in rows.values() for row in part]
     values = {row.label: value_of(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
@@ -297,9 +311,10 @@ def code_labels(
 
 
 def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
-    """Return the kind of labels that their spelling tells: names and whole numbers that
-    may count classes are classes, all else are scores. Raises Refused for several
-    labels in a cell."""
+    """Return CLASSES or SCORES by the spelling of labels.
+
+    Names and few whole numbers are classes, and other numbers are scores. Raises
+    Refused for several labels in a cell."""
     for row in rows:
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {clip_text(row.label)}"
@@ -329,9 +344,11 @@ def _scores(values: Mapping[str, float | None], is_open: bool) -> Coding:
 def _classes(
     rows: Mapping[str, Sequence[Row]], values: Mapping[str, float | None]
 ) -> Coding:
-    """Return the Coding of classes. Spellings of one number are one class. Raises
-    Refused for other spellings that differ in case or blanks alone, and for a class
-    that no training row has."""
+    """Return the Coding of classes.
+
+    Spellings of one number, such as "1" and "1.0", are one class. Raises Refused for
+    names that differ in case or blanks alone, and for a class without a training
+    row."""
     spellings: dict[str | float, list[str]] = {}
     for label, value in values.items():
         folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split())

@@ -3,9 +3,9 @@ windows into answers.
 
 A passage that is too long for the model is cut into windows. `stride` is the distance
 between their starts, as in BERT's public script; in the tokenizers library the word
-means the overlap. A token can lie in several windows; an answer may begin at it only in
-the window with the most context around it. An answer is made of whole tokens. The
-module is free of torch."""
+means the overlap. A token can be in several windows; an answer may begin at it only in
+the window with the most context around it. An answer consists of whole tokens. The
+module does not import torch."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features are W windows over the N rows of a Split, in the order of the rows, left
-    to right.
+    """Features are the W windows of the N rows of a Split, in the order of rows and
+    passages.
 
-    columns: the inputs of the model by name, W int32 arrays each. labels: the first and
-    the last token of the answer, int64 [W, 2]; 0 and 0 where the window does
-      not contain it.
-    row: the position in the Split of the row of each window, [W]. first: the position
-    of the first token of the passage in each window, [W]. offsets: W int32 arrays [n,
-    2] for the n passage tokens of a window: the first character of each
-      token in the passage, and the one after its last.
-    fullest: W bool arrays [n], true where no other window has more context around the
-    token."""
+    columns: {model input: W int32 arrays}.
+    labels: first and last token of the answer, int64 [W, 2]; 0 and 0 where the window
+    does not contain it.
+    row: position in the Split of the row of each window [W].
+    first: position of the first passage token in each window [W].
+    offsets: for each window with n passage tokens, int32 [n, 2]: start and end
+    (exclusive) of each token in the passage, in characters.
+    fullest: for each window, bool [n]: whether no other window has more context around
+    the token."""
 
     columns: dict[str, list[np.ndarray]]
     labels: np.ndarray
@@ -53,18 +53,20 @@ def features(
     stride: int,
     max_query: int = 64,
 ) -> Features:
-    """Return the Features of a Split with spans.
+    """Return the Features of a Split with answer spans.
 
-    max_length: the largest number of tokens in a window. stride: the distance between
-    the starts of two windows of a passage, in tokens. max_query: the number of tokens
-    to which questions are cut. Token 0, [CLS], stands for no answer. Raises Refused
-    where a question leaves no room."""
+    Token 0, [CLS], means no answer. Raises Refused where a question leaves no room for
+    the passage.
+
+    max_length: the largest number of tokens in a window.
+    stride: tokens from the start of a window to the start of the next one.
+    max_query: tokens to which questions are cut."""
     assert split.b is not None
     before, between, after, types = _form(tokenizer)
-    # Long passages cause no warning.
+    # "verbose" hides the warning about long passages.
     plain = {"add_special_tokens": False, "verbose": False}
     questions = tokenizer(split.a, **plain)["input_ids"]
-    # Each passage is tokenised once, since several questions are asked about it.
+    # Tokenise each passage once, as it may have several questions.
     different = list(dict.fromkeys(split.b))
     coded = tokenizer(different, return_offsets_mapping=True, **plain)
     fields, passages = (different, coded["input_ids"], coded["offset_mapping"]), {}
@@ -79,8 +81,8 @@ def features(
             size = f"the question of row {row} has {len(question)} tokens"
             fix = f"raise max_length, or lower max_query ({max_query})"
             raise Refused(f"{size}, too many for max_length {max_length}; fix: {fix}")
-        # These are the first and the last token that share a character with the answer.
-        # Where no token does, the last one is before the first.
+        # First and last token that share a character with the answer; without such a
+        # token, last < begin.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _windows(len(passage), room, stride):
@@ -100,8 +102,9 @@ def features(
 
 
 def texts(split: Split, places: np.ndarray) -> list[str]:
-    """Return N texts of the passages of a Split, by their characters `places` [N, 2]:
-    the first one, and the one after the last. -1 and -1 give the empty text."""
+    """Return the text of a span in the passage of each of N rows of a Split.
+
+    places: start and end (exclusive) in characters [N, 2]; -1 and -1 give ""."""
     assert split.b is not None
     spans = zip(split.b, places.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
@@ -115,15 +118,17 @@ def best_places(
     n_best: int = 20,
     max_answer: int = 30,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (best span of each row, int64 [N, 2]; by how much no answer scores better,
-    float64 [N]).
+    """Return (best span of each row, int64 [N, 2], score of no answer minus score of
+    that span, float64 [N]).
 
-    A span is its first character and the one after its last. It is given even where no
-    answer scores better. Where no span is valid, it is -1 and -1 and the difference is
-    infinite. start_logits, end_logits: [W, T], or W arrays that are at least as long as
-    their windows. n_best: the number of tokens of a window with the highest logits,
-    among which a span begins and ends. max_answer: the largest number of tokens in a
-    span. Raises Refused for logits that are not numbers."""
+    A span is its start and end (exclusive) in characters; it is given even where no
+    answer scores higher. Without a valid span it is -1 and -1, and the difference is
+    infinite. Raises Refused for logits that are not numbers.
+
+    start_logits, end_logits: [W, T], or W arrays at least as long as their windows.
+    n_best: a span begins and ends among this many tokens of a window with the highest
+    logits.
+    max_answer: the largest number of tokens in a span."""
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
@@ -135,7 +140,8 @@ def best_places(
             fault = f"the logits of window {w} are not numbers"
             raise Refused(f"{fault}: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
-        # Byte-level tokenizers have tokens of blanks alone.
+        # Exclude tokens without characters, which byte-level tokenizers have for
+        # blanks.
         solid = spot[:, 0] < spot[:, 1]
         i = _top(start, n_best, first, features.fullest[w] & solid)
         j = _top(end, n_best, first, solid)
@@ -147,7 +153,7 @@ def best_places(
         if sums[a, b] > best[row]:
             best[row] = sums[a, b]
             begin, stop = int(spot[i[a], 0]), int(spot[j[b], 1])
-            text = split.b[row][begin:stop]  # Blanks at its ends are cut off.
+            text = split.b[row][begin:stop]  # Blanks at the ends are removed below.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
     return places, null - best
@@ -156,11 +162,12 @@ def best_places(
 def _top(
     logits: np.ndarray, n_best: int, first: int, allowed: np.ndarray
 ) -> np.ndarray:
-    """Return the tokens of a window's passage that are allowed and among its `n_best`,
-    best first.
+    """Return the allowed passage tokens among the `n_best` tokens of a window, best
+    first, numbered from the first passage token.
 
-    They are numbered from 0 within the passage. logits: of the window, [T]. first: the
-    position of the passage in the window. allowed: bool [n] for its n tokens."""
+    logits: logits of the window [T].
+    first: position of the first passage token in the window.
+    allowed: bool [n] for the n passage tokens."""
     places = np.argsort(-logits, kind="stable")[:n_best] - first
     places = places[(places >= 0) & (places < len(allowed))]
     return places[allowed[places]]
@@ -169,8 +176,8 @@ def _top(
 def _form(
     tokenizer: PreTrainedTokenizerFast,
 ) -> tuple[list[int], list[int], list[int], np.ndarray]:
-    """Return how a tokenizer writes a pair of texts: the special tokens before, between
-    and after them, and the token types of both."""
+    """Return how a tokenizer encodes a pair of texts: (ids of special tokens before,
+    between and after them, token types [2] of both)."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -180,17 +187,17 @@ def _form(
 
 @lru_cache(maxsize=10_000)
 def _windows(tokens: int, room: int, stride: int) -> list[tuple[int, int, np.ndarray]]:
-    """Return the windows of a passage as [(first token, one after the last, fullest
-    [n])].
+    """Return the windows of a passage: [(first token, last token + 1, fullest [n])].
 
-    tokens: the length of the passage. room: the number of its tokens that fit into a
-    window. `fullest` is true where no other window has more context around the token.
-    """
-    step = min(stride, room)  # With a longer step tokens would be left out.
+    fullest: whether no other window has more context around each of the n tokens.
+
+    tokens: the number of tokens of the passage.
+    room: the number of passage tokens that fit into a window."""
+    step = min(stride, room)  # A longer step would leave tokens out.
     starts = np.arange(1 + max(0, -(-(tokens - room) // step))) * step
     ends, spots = np.minimum(starts + room, tokens), np.arange(tokens)
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    owner = context.argmax(axis=0)  # Of equal windows the first one is taken.
+    owner = context.argmax(axis=0)  # Ties take the first window.
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(start, end, owner[start:end] == w) for w, (start, end) in windows]

@@ -1,8 +1,7 @@
-"""This module reads SQuAD's official JSON, and the JSON lines that are written of the
-hub's rows.
+"""This module reads SQuAD's official JSON, and JSON lines of the hub's rows.
 
-Blanks around a question are dropped. A passage stays as it is, since answers are places
-in it."""
+Blanks around a question are removed. A passage is not changed, since answers are
+positions in it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,13 +14,15 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import read_json_value, refuse_content
 
-# An answer is a place in its passage.
+# Text of errors about an answer that is not in the passage at its position.
 PLACED = "text that begins there in the passage"
 
 
 class Question(NamedTuple):
-    """A Question has a passage, and the answers in it: each a text and its first
-    character. It is placed where every answer stands there in the passage."""
+    """A Question has a passage, and answers: each a text and its start in the passage,
+    in characters.
+
+    is_placed: whether every answer is found in the passage at its start."""
 
     name: str
     text: str
@@ -34,11 +35,10 @@ class Question(NamedTuple):
 
 
 def split(task: str, paths: Sequence[Path]) -> Split:
-    """Return the Split of a task's files, which are read one after another.
+    """Return the Split of the questions in a task's files.
 
-    Raises Refused with the file where its layout is another. Raises it with the
-    question where an answer does not stand at its place in the passage, or where SQuAD1
-    has no answer."""
+    Raises Refused, with the file, for another layout; and with the question, where an
+    answer is not in the passage at its start, or a question of SQuAD1 has no answer."""
     rows = []
     for path in paths:
         for row in questions(path):
@@ -51,8 +51,8 @@ def split(task: str, paths: Sequence[Path]) -> Split:
 
 
 def split_of(rows: Sequence[Question]) -> Split:
-    """Return the Split of some Questions. `a` has the questions and `b` the passages;
-    `answers` is [] where a passage has no answer."""
+    """Return the Split of some Questions: questions in `a`, passages in `b`, accepted
+    texts in `answers` ([] for no answer)."""
     y = [
         (row.answers[0][1], row.answers[0][1] + len(row.answers[0][0]))
         if row.answers
@@ -69,7 +69,8 @@ def split_of(rows: Sequence[Question]) -> Split:
 
 
 def questions(path: Path) -> list[Question]:
-    """Return the Questions of a file. Raises Refused where its layout is another."""
+    """Return the Questions of a file. Raises Refused where it has not SQuAD's
+    layout."""
     rows = []
     try:
         for row in _questions(path):
@@ -100,10 +101,10 @@ def _questions(path: Path) -> Iterator[Json]:
 
 
 def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
-    """Return the answers in a cell, each a text and its first character.
+    """Return the answers of a question as [(text, start in characters)].
 
-    A cell of the hub is a dict with a list of texts and a list of places. A place may
-    be digits in quotes, and an empty text at -1 is no answer."""
+    cell: a list of answers, or the hub's dict with a list of texts and a list of
+    starts. A start may be a string of digits; an empty text at -1 is no answer."""
     if isinstance(cell, dict):
         pairs = zip(cell["text"], cell["answer_start"], strict=True)
     else:

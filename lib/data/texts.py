@@ -3,10 +3,9 @@ documents and their digests.
 
     DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
 
-Files are UTF-8. Where a corpus has no training file, all its text files are taken. A
+Files are UTF-8. Where a corpus has no training file, all its text files are read. A
 descriptor for a Spec is {"text", "digest", "documents"}. The corpus "wikipedia+books"
-takes documents of the two in turn. No text is kept in a run. The module is free of
-torch."""
+takes documents of the two in turn. No text is saved in a run."""
 
 import hashlib
 import json
@@ -23,9 +22,9 @@ from lib.core.types import Json
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
 
-# A corpus is mapped to the largest number of paragraphs in a document (None is no
-# limit) and to the number of its first paragraphs that are a title and are dropped. A
-# book is cut after every 20 paragraphs, as in EfficientBERT's code.
+# {corpus: (largest number of paragraphs in a document or None, number of first
+# paragraphs that are a title and are left out)}. Books are cut into documents of 20
+# paragraphs, as in EfficientBERT's code.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
@@ -48,10 +47,10 @@ def files(name: str) -> list[Path]:
 
 
 def read(paths: Iterable[Path], most: int | None = None) -> Iterator[list[str]]:
-    """Yield the documents of several files as their paragraphs.
+    """Yield the documents of several files, each as a list of its paragraphs.
 
-    The end of a file ends a document, and so do `most` paragraphs. Raises Refused where
-    a file is not UTF-8."""
+    A document ends at a blank line, at the end of a file, and after `most` paragraphs.
+    Raises Refused where a file is not UTF-8."""
     for path in paths:
         document = []
         for line in chain(each_line(path), [""]):
@@ -78,8 +77,9 @@ def digest_first(name: str, count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a
     corpus.
 
-    count: how many of them are read; None reads all. The result is noted on disk until
-    a file has another size or time."""
+    The result is cached on disk until a file changes.
+
+    count: the number of documents; None reads all."""
 
     def read() -> list[int | str]:
         number, body = 0, hashlib.sha256()

@@ -1,11 +1,10 @@
-"""This module keeps token ids on disk. They are made once, then read as memory-mapped
-arrays, so that memory does not grow with the rows.
+"""This module caches token ids on disk. They are computed once, then read as
+memory-mapped arrays, so that memory does not grow with the number of rows.
 
     <runs>/.tokens/ids/<key>/    <key>.ids [all tokens, columns], ends.npy [N + 1] and a manifest
 
-The key is a digest of everything that decides the ids. A folder that does not match its
-manifest, or has another key than its name, is made again. The module is free of torch.
-"""
+The key is a digest of everything that the ids depend on. A folder that is damaged, or
+has the file of another key, is made again. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 T = TypeVar("T")
-Columns = dict[str, list[int]]  # These are the columns of one row.
+Columns = dict[str, list[int]]  # {model input: its values} for one row.
 
 
 def vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return the digest of a tokenizer, which covers its rules and its words."""
+    """Return a digest of a tokenizer's vocabulary and rules."""
     return disk.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
-    """Rows are N rows of token ids of any length.
+    """Rows are N rows of token ids of different lengths.
 
-    ids: the ids of all rows, one after another. ends: [N + 1], the place where each row
-    begins and the one where the last row ends."""
+    ids: the ids of all rows, concatenated.
+    ends: offsets [N + 1]: row i is ids[ends[i] : ends[i + 1]]."""
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
         self.ids, self.ends = ids, ends
@@ -57,11 +56,12 @@ class Rows:
 def cache_rows(
     key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> dict[str, Rows]:
-    """Return {column: Rows} that are kept on disk under a key, and make them where they
+    """Return {column: Rows} that are cached on disk under a key, and write them if they
     are missing.
 
-    rows: all lists of a row have one length. Rows are written as they come. A reader
-    never sees a part of them."""
+    rows: function that yields {column: ids} of each row, all of one length; it is
+    called only to write. The file appears only once it is complete.
+    columns: names of the columns."""
     folder = paths.runs_root() / ".tokens" / "ids" / key
     file = folder / f"{key}.ids"
     if disk.damage_of_folder(folder) or not file.exists():
@@ -69,7 +69,7 @@ def cache_rows(
         try:
             _write(folder, file.name, rows, columns)
         except OSError:
-            # Otherwise another process has written the same rows first.
+            # A sound folder means that another process has written the rows first.
             if disk.damage_of_folder(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
@@ -96,7 +96,7 @@ def _write(
 
 
 def split_chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
-    """Yield the rows in parts of up to `size` rows."""
+    """Yield lists of up to `size` rows each."""
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part

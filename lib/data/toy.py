@@ -1,14 +1,12 @@
-"""This module generates the toy world from a seed: twins of some benchmark tasks, and a
-corpus. It is free of torch.
+"""This module generates the toy data from a seed: imitations ("twins") of some
+benchmark tasks, and a corpus. It does not import torch.
 
-`lib.data.grammar` has the language. There is one maker for each kind of task: a single
-sentence, a pair, a question about a passage, and probing. `MAKERS` names the twins. The
-rows are the same on every machine; tests/test_toy.py pins their digest.
-
-A maker makes one row with a given label: `f(rng, label) -> texts`, for spans
-`(question, passage, (first, end))`. Whatever decides a label is drawn so that each
-word, and the number of words that two texts share, is about as frequent under one label
-as under another."""
+The sentences come from `lib.data.grammar`. A maker is a function that generates one row
+with a given label: `f(rng, label) -> texts`, for answer spans `(question, passage,
+(start, end))`. `MAKERS` has the maker of each twin. Each word, and each number of words
+that two texts share, is about as frequent under one label as under another, so that a
+model has to read the sentence. The rows are the same on every machine;
+tests/test_toy.py checks their digest."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -40,8 +38,8 @@ Texts = tuple[str, ...]
 
 
 def _swap_words(rng: Random, words: Words) -> Words | None:
-    """Swap two neighbouring words: "the dog big slept", "the dog not did sleep".
-    Returns None where both are verbs."""
+    """Return the words with two neighbours swapped: "the dog big slept", "the dog not
+    did sleep". Returns None where both are verbs."""
     i = pick_option(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
@@ -59,9 +57,9 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
 def _misfit(rng: Random, word: Word) -> str | None:
-    """Return another form of a word, which does not fit in its place; None where every
-    form may."""
-    # The first quantifier is "the", which fits every noun.
+    """Return another form of a word that is ungrammatical in its place, or None where
+    there is none."""
+    # Leave out the first quantifier, "the", which fits every noun.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:
             return pick_option(rng, other[1:])
@@ -71,8 +69,9 @@ def _misfit(rng: Random, word: Word) -> str | None:
 
 
 def _form(rng: Random, words: Words) -> Words | None:
-    """Give one word a form that does not fit: "the dogs near the park sleeps", "every
-    dogs slept", "the dog did not slept". Returns None where no word has one."""
+    """Return the words with one in an ungrammatical form: "the dogs near the park
+    sleeps", "every dogs slept", "the dog did not slept". Returns None where no word has
+    one."""
     wrong = [
         (i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))
     ]
@@ -82,8 +81,8 @@ def _form(rng: Random, words: Words) -> Words | None:
 
 
 def _valency(rng: Random, words: Words) -> Words:
-    """Take a verb that wants an object where there is none, or the other way round:
-    "the dog chased", "the dog slept the pig"."""
+    """Return the words with a transitive verb without an object, or an intransitive
+    verb with one: "the dog chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
     other = g.VERB[pick_option(rng, others)][words[i].tag]
@@ -98,8 +97,8 @@ def _well_formed(
     label: int,
     faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
 ) -> Texts:
-    """Return a row of CoLA's twin: a good sentence (label 1), or one with a fault
-    (label 0)."""
+    """Return a row of CoLA's twin: a grammatical sentence (label 1), or one with a
+    fault (label 0)."""
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
@@ -110,8 +109,8 @@ def _well_formed(
 
 
 def _events(rng: Random, count: int = 1) -> list[Event]:
-    """Draw `count` events with an agent and a patient; no two of these nouns mean the
-    same."""
+    """Return `count` random events with an agent and a patient, whose nouns are all
+    different and no synonyms."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
@@ -120,7 +119,9 @@ def _events(rng: Random, count: int = 1) -> list[Event]:
 
 
 def _use_synonym(rng: Random, p: Event, slot: str) -> Event:
-    """Return the event `p` with a synonym for its agent or its verb, as `slot` says."""
+    """Return the event `p` with a synonym for one of its words.
+
+    slot: "agent" or "verb"."""
     if slot == "verb":
         return replace(p, verb=pick_option(rng, g.SYNONYM[p.verb]))
     assert p.agent is not None
@@ -130,8 +131,8 @@ def _use_synonym(rng: Random, p: Event, slot: str) -> Event:
 
 
 def _restate_event(rng: Random, p: Event, count: int) -> Event:
-    """Return the event `p` with synonyms for its agent, its verb, both or none: `count`
-    of the two."""
+    """Return the event `p` with synonyms for `count` of its agent and its verb, 0 to
+    2."""
     slots = ["agent", "verb"]
     for _ in range(count):
         slot = pick_option(rng, slots)
@@ -143,9 +144,8 @@ def _restate_event(rng: Random, p: Event, count: int) -> Event:
 def _affirm_or_deny(rng: Random, p: Event, same: bool) -> Event:
     """Return the event `p` in other words where `same` is true, or else its denial.
 
-    A denial has one more word, "not". To make up for it, an affirmation has half a
-    synonym more on average, so that the number of shared words does not tell the label.
-    """
+    A denial has one more word, "not". For balance, an affirmation has half a synonym
+    more on average, so that the number of shared words does not reveal the label."""
     if same:
         return _restate_event(rng, p, 1 + (rng.random() < 0.25))
     return deny_event(_restate_event(rng, p, int(rng.random() < 0.75)))
@@ -154,8 +154,8 @@ def _affirm_or_deny(rng: Random, p: Event, same: bool) -> Event:
 def _plain_pair(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other).
 
-    The other text says the same where `same` is true, else it denies each event. A text
-    has one event; or two, one of which is affirmed and one denied."""
+    The other text has the same meaning if `same`, and else denies each event. A text
+    has one event, or two of which one is affirmed and one denied."""
     if rng.random() < 0.5:
         [p] = _events(rng)
         return [p], [_affirm_or_deny(rng, p, same)]
@@ -169,12 +169,14 @@ def _pair_with_clauses(rng: Random, same: bool) -> tuple[list[Event], list[Event
     """Return (events of one text, events of the other), each with a relative clause:
     "the dog that slept was seen by the pig".
 
-    The other text says the same where `same` is true. Else it denies the event, or its
-    clause is about the other one of agent and patient."""
+    The other text has the same meaning if `same`. Else it denies the event, or its
+    clause modifies the patient instead of the agent, or the agent instead of the
+    patient."""
     meaning = "same" if same else pick_option(rng, ("other", "denied"))
     [p] = _events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
-        [p] = _events(rng)  # "who" and "that" would tell it.
+        # Draw again: "who" (persons) or "that" (animals) would reveal the label.
+        [p] = _events(rng)
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
     )
@@ -186,13 +188,15 @@ def _pair_with_clauses(rng: Random, same: bool) -> tuple[list[Event], list[Event
 
 
 def _attach_clause(p: Event, slot: str, inner: Event) -> Event:
-    """Return the event `p` with the event `inner` as a relative clause about its agent
-    or patient, as `slot` says."""
+    """Return the event `p` with the event `inner` as a relative clause of its agent or
+    patient.
+
+    slot: "agent" or "patient"."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
 def _pair(rng: Random, label: int) -> Texts:
-    """Return a row of RTE's twin: two texts that say the same (label 0), or do not
+    """Return a row of RTE's twin: two texts with the same meaning (label 0), or not
     (label 1)."""
     both = pick_option(rng, (_plain_pair, _plain_pair, _pair_with_clauses))(
         rng, label == 0
@@ -201,13 +205,14 @@ def _pair(rng: Random, label: int) -> Texts:
 
 
 def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
-    """Return a row of SQuAD's twins: question, passage, and the place of the answer,
-    (first character, one after the last), (-1, -1) for none.
+    """Return a row of SQuAD's twins: (question, passage, (start, end) of the answer in
+    characters, or (-1, -1) for none).
 
-    label: with 0 the question asks for the agent of an event, with 1 for its patient,
-    with 2 for either of its denial, which has no answer. The passage tells of two
-    events: one does something to a second, and the second does the same to a third. In
-    place of the event that is not asked about, a fourth may do something else."""
+    The passage has two events: A does something to B, and B does the same to C. In
+    place of the event that is not asked about, D may do something else.
+
+    label: 0 asks for the agent of an event, 1 for its patient, and 2 for one of them in
+    the denied event, which has no answer."""
     first, beside = _events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
@@ -220,7 +225,7 @@ def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     ]
     said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    answer = text(noun_phrase(getattr(asked, role)))[:-2]  # The full stop is cut off.
+    answer = text(noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
     asked = asked if label < 2 else deny_event(asked)
     if rng.random() < 0.3:
         asked = _use_synonym(rng, asked, "verb")
@@ -256,7 +261,8 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "Tense": _tense,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-# So many rows of each split are drawn. The first JUDGED development rows are kept.
+# Rows of each split that are generated. Of the development rows the first JUDGED are
+# used.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 for probing in ("BigramShift", "Tense"):
     ROWS[probing] = ROWS[probing] | {"test": 500}
@@ -265,10 +271,10 @@ JUDGED = 2000
 
 @cache
 def load(task: str) -> dict[str, Split]:
-    """Return {split name: Split} of a twin.
+    """Return {split name: Split} of a toy task.
 
-    All labels are equally frequent. No text of an evaluation split occurs in the
-    training set."""
+    All labels are equally frequent. No text of an evaluation split is in the training
+    set."""
     seen, names = set(), list(ROWS[task])
     splits = {
         name: _draw_split(task, name, seen)
@@ -278,11 +284,10 @@ def load(task: str) -> dict[str, Split]:
 
 
 def _draw_split(task: str, name: str, seen: set[str]) -> Split:
-    """Generate the split `name` of a task. Its texts are none of `seen`, and are added
-    to it.
+    """Generate a split of a task. Labels take turns, then the rows are shuffled.
 
-    Labels take turns, then the rows are shuffled.
-    """
+    name: the name of the split.
+    seen: texts of other splits, which are avoided; the new texts are added."""
     rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
     rows: dict[Texts, tuple[float, Any]] = {}
     while len(rows) < ROWS[task][name]:
@@ -308,8 +313,7 @@ def corpus(sentences: int, seed: int) -> list[str]:
     """Return passages of two sentences each for pre-training, about `sentences`
     sentences in all.
 
-    A passage has two good sentences, or says one meaning twice.
-    """
+    A passage has two unrelated grammatical sentences, or two with the same meaning."""
     rng, passages = random.Random(f"{seed} corpus"), []
     while 2 * len(passages) < sentences:
         said_twice = _pair(rng, 0)

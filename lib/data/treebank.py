@@ -1,9 +1,9 @@
 """This module derives SentEval's ten probing tasks from a treebank,
 `<root>/*-ud-{train,dev,test}.conllu`.
 
-The treebank is real English with real annotation. It stands in for SentEval's 120,000
-sentences of fiction with a parser's trees. The tasks differ from SentEval's in these
-points, beside the size:
+The treebank is real English with manual annotation. It takes the place of SentEval's
+120,000 sentences of fiction with a parser's trees. Apart from the size, the tasks
+differ from SentEval's in these points:
 
     Length                 The last bin ends at 40 words.
     WordContent            There are 50 words instead of 1,000.
@@ -48,22 +48,21 @@ from lib.data.read import SENTEVAL
 if TYPE_CHECKING:
     import pandas as pd
 
-Form = tuple[str, str, str]  # These are a word, its part of speech, and its features.
+Form = tuple[str, str, str]  # (word, part of speech, features).
 
-# Sentences have 5 to 40 words. SentEval ends at 28, which would cost a small treebank a
-# tenth.
+# Words of a sentence. SentEval ends at 28, which would lose a tenth of a small
+# treebank.
 LENGTHS = range(5, 41)
-# These are the last lengths of the first five bins, as in SentEval. The sixth has all
-# others.
+# Largest length of the first five classes of Length, as in SentEval; the sixth class
+# has longer sentences.
 BINS = (8, 12, 16, 20, 25)
-# WordContent asks for WORDS words from the rank RANK on; SentEval takes 1,000 from rank
-# 2,001 on.
+# Number of classes of WordContent, and the rank by frequency after which its words
+# begin; SentEval takes 1,000 words after rank 2,000.
 WORDS, RANK = 50, 100
-# The SHAPES most frequent sequences of relations are classes. All others are one more
-# class.
+# Number of frequent sequences that are classes of TopConstituents; all others are one
+# more class.
 SHAPES = 9
-# In OddManOut, a word that is replaced or that replaces another one occurs 5 to 100
-# times.
+# Occurrences of a word that OddManOut replaces or inserts.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -71,7 +70,7 @@ _QUOTES = {'"', "“", "”", "``", "''"}
 _RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-# The classes of these tasks differ from SentEval's.
+# Classes of the tasks whose classes differ from SentEval's.
 _CLASSES = {
     "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
@@ -84,11 +83,13 @@ TASKS = {
 
 
 class Sentence(NamedTuple):
-    """A Sentence has tuples with one item for each word, and the name of its document.
+    """A Sentence is an annotated sentence: tuples with one item for each word, and the
+    name of its document.
 
-    kinds: universal parts of speech. features: texts such as "Number=Sing|..." or "_".
-    heads: the position of the head of each word, -1 for the root. relations: names
-    without subtypes."""
+    kinds: universal parts of speech.
+    features: texts such as "Number=Sing|..." or "_".
+    heads: the position of the head of each word, -1 for the root.
+    relations: names of dependency relations without subtypes."""
 
     words: tuple[str, ...]
     lemmas: tuple[str, ...]
@@ -102,8 +103,8 @@ class Sentence(NamedTuple):
 class Row(NamedTuple):
     """A Row is a sentence of a task with its label.
 
-    key: rows with the same key go to the same split. stratum: classes are equally
-    frequent within each stratum."""
+    key: group of the row; all rows of a group go to the same split.
+    stratum: classes are equally frequent within each stratum."""
 
     label: str
     key: str
@@ -114,9 +115,9 @@ class Row(NamedTuple):
 def read(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
-    Lines of multiword tokens and of empty nodes are passed over; the words of a
-    multiword token have lines of their own. Raises Refused with the file and the line
-    behind a malformed sentence."""
+    Lines of multiword tokens and of empty nodes are skipped; the words of a multiword
+    token have lines of their own. Raises Refused with the file and the line after a
+    malformed sentence."""
     path, sentences, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
@@ -138,8 +139,8 @@ def read(path: Path | str) -> list[Sentence]:
 
 
 def _sentence(rows: list[list[str]], document: str) -> Sentence:
-    """Return the Sentence of some rows of a file. Raises Refused or IndexError where
-    they are no tree."""
+    """Return the Sentence of the cells of some lines. Raises ValueError or IndexError
+    where they are no tree."""
     columns = list(zip(*rows, strict=True))
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)
@@ -154,10 +155,11 @@ def _sentence(rows: list[list[str]], document: str) -> Sentence:
 
 
 def words_above(s: Sentence, i: int) -> list[int]:
-    """Return the positions of the word `i` and of all words above it, up to the root.
+    """Return the positions of word `i` and of its ancestors in the dependency tree, up
+    to the root.
 
-    Where heads form a circle, more positions are returned than the sentence has words.
-    """
+    Where heads form a cycle, more positions are returned than the sentence has
+    words."""
     positions = [i]
     while (i := s.heads[i]) != -1 and len(positions) <= len(s.heads):
         positions.append(i)
@@ -165,7 +167,7 @@ def words_above(s: Sentence, i: int) -> list[int]:
 
 
 def depths(s: Sentence) -> list[int]:
-    """Return the number of steps from each word up to the root."""
+    """Return the depth of each word in the dependency tree, 0 for the root."""
     return [len(words_above(s, i)) - 1 for i in range(len(s.heads))]
 
 
@@ -177,12 +179,14 @@ def _feature(sentence: Sentence, i: int, name: str) -> str:
 def _word_asked_about(
     s: Sentence, kind: str, values: Mapping[int, str], depth: int
 ) -> tuple[str, str] | None:
-    """Return (class, lemma) of the word that a task asks about; None where there is
-    none.
+    """Return (class, lemma) of the word that a task asks about, or None.
 
-    kind: the part of speech of the word. values: {position of a word: its tense or
-    number}. depth: that of such a word in the main clause. Where none has it, the word
-    of the highest clause is taken if all values agree."""
+    It is the first word at the depth of the main clause. Where there is none, it is the
+    word nearest to the root, provided that all values agree.
+
+    kind: the part of speech of the word.
+    values: {position of a word: its tense or number}.
+    depth: depth in the tree of such a word in the main clause."""
     level = depths(s)
     words = [i for i, v in values.items() if s.kinds[i] == kind and v in _NAMES]
     candidates = [i for i in words if level[i] == depth]
@@ -196,19 +200,19 @@ def _word_asked_about(
 
 def tense(s: Sentence) -> tuple[str, str] | None:
     """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
-    of another clause where all verbs agree. Returns None where there is none."""
+    of another clause if all finite verbs agree in tense; None without one."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
     finite = [i for i in verbs if "VerbForm=Fin" in s.features[i]]
     return _word_asked_about(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
 
 
 def number(s: Sentence, relation: str) -> tuple[str, str] | None:
-    """Return ("NN" or "NNS", lemma) of the subject or object of the main clause, a
-    common noun, or of that of another clause where all agree. Returns None where there
-    is none.
+    """Return ("NN" or "NNS", lemma) of the common noun that is subject or object of the
+    main clause, or of another clause if all agree in number; None without one.
 
-    relation: "nsubj" or "obj". Pronouns without a number do not count.
-    """
+    Pronouns without a number are ignored.
+
+    relation: "nsubj" or "obj"."""
     values = {}
     for i, name in enumerate(s.relations):
         value = _feature(s, i, "Number")
@@ -230,11 +234,11 @@ def shape(s: Sentence) -> str:
 
 
 def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
-    """Swap the two coordinated main clauses of a sentence: "He left , but she stayed ."
-    becomes "She stayed , but he left .".
+    """Return a sentence with its two coordinated main clauses swapped: "He left , but
+    she stayed ." becomes "She stayed , but he left .".
 
-    Returns (words, 1 where the first clause was longer, -1 where it was shorter, 0
-    where both have the same length), or None where there are no such clauses."""
+    Returns (words, 1 if the first clause was longer, -1 if it was shorter, 0 for equal
+    lengths), or None where there are no such clauses."""
     words, root = s.words, s.heads.index(-1)
     links = list(zip(s.heads, s.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -254,7 +258,7 @@ def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
     longer = (len(first) > len(last)) - (len(first) < len(last))
-    if first[0][0].isupper():  # The sentence still begins with a capital.
+    if first[0][0].isupper():  # Move the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
         if s.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
             first[0] = first[0].lower()
@@ -263,8 +267,8 @@ def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
 
 @cache
 class _World:
-    """A _World has the pooled sentences of a treebank, and what the tasks take from all
-    of them."""
+    """A _World has the pooled sentences of a treebank, and the statistics of all of
+    them that tasks need: classes, and word frequencies for OddManOut."""
 
     def __init__(self, root: Path) -> None:
         pooled = {}
@@ -295,12 +299,13 @@ class _World:
                 self.peers[self._like(form)].append((form[0], lemma))
 
     def _like(self, form: Form) -> tuple[str, str, int]:
-        # Counts with the same bit length differ by less than a factor of two.
+        # Words count as equally frequent if the bit lengths of their counts are equal:
+        # such counts differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
     def row(self, task: str, s: Sentence, rng: Random) -> Row | None:
-        """Return the Row of a sentence in a task; None where the task cannot ask about
-        it."""
+        """Return the Row of a sentence in a task, or None where the sentence does not
+        suit the task."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
             return Row(str(bisect_left(BINS, len(words))), s.document, words)
@@ -320,7 +325,9 @@ class _World:
             return _shift_label(s, words, label, rng)
         if task == "OddManOut":
             return self._odd(s, words, rng)
-        if task == "CoordinationInversion":  # The stratum tells which clause is longer.
+        # The stratum is which clause is longer, so that lengths do not reveal the
+        # label.
+        if task == "CoordinationInversion":
             swapped, longer = swap_clauses(s) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
@@ -333,8 +340,8 @@ class _World:
         if not forms:
             return None
         form, i = rng.choice(forms)
-        # Occurrences are drawn, so a frequent word replaces others more often than a
-        # rare one does.
+        # Draw occurrences instead of words, so that frequent words are drawn more
+        # often.
         drawn = rng.choices(self.peers[self._like(form)], k=9)
         others = [pair for pair in drawn if pair[1] != s.lemmas[i]]
         if not others:
@@ -360,19 +367,19 @@ def _shift_label(s: Sentence, words: list[str], label: str, rng: Random) -> Row 
 
 
 def _forms(s: Sentence) -> Iterator[tuple[Form, int]]:
-    """Yield the nouns and verbs in lower case, each with its position."""
+    """Yield (Form, position) of the nouns and verbs in lower case."""
     for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, s.features[i]), i
 
 
-# The unseen rows of every task are its test part, which shares no sentence with the
-# other parts.
+# Tasks with official unseen rows: all, as their test rows share no sentence with
+# others.
 UNSEEN = tuple(TASKS)
 
 
 def unseen(task: str, root: Path | str) -> Split:
-    """Return the Split of a task's test rows, on which no run trains or selects."""
+    """Return the Split of a task's test rows, which serve as its unseen rows."""
     return load(task, root)["test"]
 
 
@@ -381,10 +388,10 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the
     number of its sentence in the pooled files.
 
-    Raises FileNotFoundError where the three files are absent. Raises Refused with file
-    and line where one is malformed, and where they have too few sentences."""
+    Raises Absent where the three files are missing. Raises Refused with file and line
+    where one is malformed, and where they have too few sentences."""
     world, records = _World(Path(root)), []
-    import pandas as pd  # A plan without these files starts quicker without this import.
+    import pandas as pd  # Imported late, as it is slow and commands rarely need it.
 
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
@@ -407,15 +414,19 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
             raise Refused(f"{few}; fix: use a larger treebank")
         texts = [" ".join(words) for words in chosen["words"]]
         y, index = chosen["label"].map(codes), chosen["index"]
-        # pyrefly: ignore[bad-argument-type]  The stubs of pandas know another numpy.
+        # pyrefly: ignore[bad-argument-type]  The stubs of pandas are of another numpy
+        # version.
         splits[part] = Split(texts, None, y.to_numpy(np.int64), index.to_numpy())
     return splits
 
 
 def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
-    """Return {key: split name} for the keys of some rows. by_label: whether the rows of
-    each label are divided on their own. A frequent key goes to the training set; it
-    would be too large a part of a small split."""
+    """Return {key: split name} for the keys of some rows.
+
+    Keys with more than 3 % of the rows go to the training set, as they would be too
+    large a part of a small split.
+
+    by_label: whether the rows of each label are divided separately."""
     split_by_key = {}
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0

@@ -1,17 +1,17 @@
-"""This module chooses unseen rows: labelled rows on which no run trains or selects,
-judged beside the development set.
+"""This module chooses unseen rows: labelled rows on which no run trains or selects.
+Models are scored on them together with the development set.
 
-Where a source has no official ones, they are training rows that are left over and share
-no text with a training or held-out row. Texts are compared as lower-cased words between
-blanks. Two texts share text where four words in a row stand in both. A text of fewer
-words shares text with another where one of the two is, as a whole, part of the other.
+Where a source has no official unseen rows, they are unused training rows that share no
+text with a training or held-out row. Texts are compared as lower-cased words between
+blanks. Two texts share text if four consecutive words are in both. A text of fewer
+words shares text with another if one of the two is, as a whole, part of the other.
 
-Runs predict all unseen rows. Scores count only those that have at least LONG words, and official
-ones only where none of their texts is also in a training row. The training rows of SST-2 are
-phrases: their median is 6 words, that of a development sentence 19. Differences between models are
-0.56 as large on all of these rows as on development rows. On development rows together with the
-longer ones they are about 0.9 as large (page data_t02_mini_protocol). The module is free of torch.
-"""
+Runs predict all unseen rows. Scores use only rows of at least LONG words, and official
+rows only if none of their texts is also in a training row. The training rows of SST-2
+are phrases: their median is 6 words, that of a development sentence 19. Differences
+between models are 0.56 times as large on all of these rows as on development rows. On
+development rows together with the longer ones they are about 0.9 times as large (page
+data_t02_mini_protocol). The module does not import torch."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -21,16 +21,16 @@ import numpy as np
 
 from lib.core.types import Arrays
 
-Text = tuple[str, ...]  # These are the words of a text.
-# Two rows share text where they have WORDS words in a row in common.
+Text = tuple[str, ...]  # Words of a text.
+# Number of consecutive words that two rows must have in common to share text.
 WORDS = 4
 SHORTER = range(1, WORDS)
-# An unseen row counts in scores where it has at least LONG words.
-LONG = 9
+LONG = 9  # Least number of words of an unseen row that counts in scores.
 
 
 class _Split(Protocol):
-    """A _Split is a Split of lib.data, which imports this module."""
+    """A _Split is the type of Split of lib.data, which cannot be imported here, as it
+    imports this module."""
 
     @property
     def a(self) -> list[str]: ...
@@ -43,20 +43,22 @@ class _Split(Protocol):
 
 
 def texts(split: _Split, row: int) -> list[Text]:
-    """Return the texts of one row of a Split, each as its words."""
+    """Return the one or two texts of a row of a Split, each as its lower-case words."""
     return [
         tuple(column[row].lower().split()) for column in (split.a, split.b) if column
     ]
 
 
 def words(split: _Split) -> np.ndarray:
-    """Return the number of words in each row of a Split, [N], both texts of a pair
-    together."""
+    """Return the number of words in each row of a Split [N]; both texts of a pair
+    count."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
 def cut_parts(text: Text, *sizes: int) -> list[Text]:
-    """Return the parts of a text that have one of the sizes, in words in a row."""
+    """Return all sequences of consecutive words (n-grams) of a text.
+
+    sizes: the values of n."""
     return [
         part
         for size in sizes
@@ -65,8 +67,8 @@ def cut_parts(text: Text, *sizes: int) -> list[Text]:
 
 
 def comparison_parts(text: Text) -> list[Text]:
-    """Return the parts by which a text is compared: all that have four words, or a
-    shorter text as a whole."""
+    """Return the parts by which a text is compared with others: its n-grams of four
+    words, or a shorter text as a whole."""
     return cut_parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
@@ -74,8 +76,9 @@ def select_apart(
     split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
 ) -> list[int]:
     """Return the first `count` rows of `rest` that share no text with the rows `taken`,
-    or fewer where there are no more. Rows are given and returned as positions in the
-    Split."""
+    or fewer where there are no more.
+
+    Rows are positions in the Split, in arguments and result."""
     taken_texts = [text for row in taken for text in texts(split, row)]
     taken_parts = {
         part for text in taken_texts for part in cut_parts(text, *SHORTER, WORDS)
@@ -92,10 +95,11 @@ def select_apart(
 
 
 def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
-    """Return the cluster of each row, [N] over the rows of all splits, numbered from 0.
+    """Return the number of each row's cluster, from 0: [N] over the rows of all splits.
 
-    Rows that share text are in one cluster, and so are rows that a chain of such rows
-    links. only_equal: whether only equal texts count as shared."""
+    Rows that share text, directly or through a chain of rows, are in one cluster.
+
+    only_equal: whether only equal texts count as shared."""
     rows = [texts(split, row) for split in splits for row in range(len(split))]
     short = {text for row_texts in rows for text in row_texts if len(text) < WORDS}
     parent = list(range(len(rows)))
@@ -118,13 +122,16 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
 
 
 def judging_rows(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
-    """Return the arrays by which N unseen rows are judged, beside D development rows.
+    """Return the arrays by which predictions for N unseen rows are scored, together
+    with D development rows.
 
-    split, dev: the Splits of the unseen and of the development rows. train: the Split
-    of the training rows where unseen rows are official; a row that has a text in common
-    with them does not count. Returns {"labels" [N], "judged": the positions of the K
-    rows that count, "cluster" [D + K], "words": the number of words [D + N]}, with
-    development rows first."""
+    They are "labels" [N], "judged" (positions of the K unseen rows that count in
+    scores), "cluster" [D + K] (`clusters`) and "words" [D + N] (number of words), with
+    development rows first.
+
+    split, dev: the unseen and the development rows.
+    train: the training rows if unseen rows are official; an unseen row that has a text
+    in common with them does not count."""
     seen = set()
     if train:
         seen = {text for row in range(len(train)) for text in texts(train, row)}

@@ -18,10 +18,9 @@ from lib.report.tables import escape_text
 
 
 def make_card(run: Run, exported: Json) -> ModelCard:
-    """Return the card of a run's model: how it was made, what it costs, how it scores.
+    """Return the model card of a run: how its model was made, its size and its scores.
 
-    exported: the dict that lib.export.writer.export returned for it.
-    """
+    exported: the dict that lib.export.writer.export returned for the model."""
     spec, task = from_json(run.spec), task_of(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
@@ -42,16 +41,18 @@ def make_card(run: Run, exported: Json) -> ModelCard:
 
 
 def title_of_task(run: Run, task: Task) -> str:
-    """Return the name of a task for its readers; that of own rows is their file's."""
+    """Return the name of a task for a reader: for rows of a reader's own, the name of
+    their file."""
     is_own = run.spec["args"]["data"]["source"] == "own"
     return own.title(task.name) if is_own else task.name
 
 
 def make_metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
-    """Return what the hub reads of a model: its library, kind, encoder and scores.
+    """Return the metadata that the Hugging Face hub reads: library, pipeline tag, base
+    models and scores.
 
-    names: those of the checkpoints behind it; one of a reader's own is not at the hub.
-    """
+    names: checkpoints that the model descends from. Those that are not at the hub are
+    left out."""
     kind = "feature-extraction"
     if task:
         kind = "question-answering" if task.span else "text-classification"
@@ -73,8 +74,8 @@ def make_metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardDat
 
 
 def describe_steps(spec: Spec) -> Iterator[str]:
-    """Yield a line for each run behind a model, with its step and its arguments. Inputs
-    come before the runs that use them."""
+    """Yield a line of Markdown for each run that led to a model: step, seed and
+    arguments. Inputs come before the runs that use them."""
     behind = sorted(
         find_ancestors([spec]), key=lambda ancestor: len(find_ancestors([ancestor]))
     )
@@ -91,8 +92,10 @@ def describe_steps(spec: Spec) -> Iterator[str]:
 
 
 def metrics_of_task(run: Run, task: Task | None) -> dict[str, float]:
-    """Return {name: value} of the metrics of a task that a run has, on development,
-    unseen and test rows."""
+    """Return {metric: value} of a run for the metrics of its task, on development,
+    unseen and test rows.
+
+    Names of the last two begin with "unseen." and "test."."""
     metrics = task.metrics if task else ()
     names = [
         f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")

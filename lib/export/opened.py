@@ -1,8 +1,7 @@
 """This module opens a finished run: its model, tokenizer, predictions and development
 rows (`lib.load`).
 
-It is free of torch until a model is asked for, so that pages show predictions at once.
-"""
+torch is imported only when a model is read, so that pages show predictions fast."""
 
 from __future__ import annotations
 
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 
 
 def task_of(run: Run) -> Task | None:
-    """Return the Task that a run learned; None for a run of no task or of several."""
+    """Return the Task that a run was trained on; None for none or several."""
     described = run.spec["args"].get("data", {})
     return data.task_of_descriptor(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An Opened gives the parts of a finished run. Each one is read when it is asked
-    for."""
+    """An Opened has the parts of a finished run, each read on first use: model,
+    tokenizer, predictions and rows."""
 
     run: Run
 
@@ -48,8 +47,8 @@ class Opened:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Return the model in float32 and eval mode. Raises FileNotFoundError where it
-        was not kept."""
+        """Return the model in float32 and eval mode. Raises Absent where its weights
+        were not saved."""
         return self._loaded[0]
 
     @property
@@ -58,23 +57,23 @@ class Opened:
 
     @property
     def task(self) -> Task | None:
-        """Return the Task that the run learned; None for no task or several."""
+        """Return the Task that the run was trained on; None for none or several."""
         return task_of(self.run)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """Return a frame with one line for each development row, by the number of the
-        row.
+        """Return a frame with a line for each development row, indexed by row number.
 
-        Its columns are `label`, the predicted class `said`, whether that is `right`,
-        and the `confidence` in it. For a regression they are `label` and `said`, on the
-        scale of the file. For spans they are the arrays that the run keeps."""
+        For a classifier its columns are `label`, the predicted class `said`, whether it
+        is `right`, and its probability `confidence`. For a regression they are `label`
+        and the prediction `said`, on the scale of the task's data. For answer spans
+        they are the arrays that the run saved."""
         arrays = self.run.arrays("predictions")
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
         labels, logits = arrays["labels"], arrays["logits"].astype(float)
         task, index = self.task, pd.Index(arrays["index"], name="row")
-        assert task  # Only a run of one task keeps logits.
+        assert task  # Logits are saved by runs of one task alone.
         if not task.labels:
             low, high = task.scale
             scores = pd.DataFrame({"label": labels, "said": logits[:, 0]}, index)
@@ -86,28 +85,31 @@ class Opened:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Return the texts of the development rows, by the number of the row. Raises
-        FileNotFoundError where the data are absent."""
+        """Return a frame with the texts of the development rows, indexed by row number.
+
+        Raises FileNotFoundError where the data are absent."""
         splits = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
         split = next(rows for name, rows in splits.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
-# A run is named by its step, a dash, a digest and its seed. No notebook is named so.
+# Digest, and optionally "/" and a seed, of the name of a run. No notebook has such a
+# name.
 DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 
 def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
-    """Open a run, which a line of a notebook's grid or its own name tells.
+    """Open a run by its name, or by a notebook and the labels of a Row of its grid.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    name: a part of a notebook's name; the values of `columns` choose a line of its
-    grid. Or the name of a run, or a part of it that only this run has. keep: whether
-    the run is made with its weights where they are missing. Raises Refused where no run
-    or several fit, and FileNotFoundError for a run that is not made."""
+    Raises Refused where no run or several fit, and Absent for a run that is not made.
+
+    name: a part of a notebook's name, whose grid has one Row with the values of
+    `columns`; or a part of a run's name that no other run has.
+    keep: whether the run is made, with its weights, where it or they are missing."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
@@ -122,11 +124,10 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
 
 
 def find_spec(name: str, profile: str, columns: dict[str, Any]) -> Spec:
-    """Return the Spec of the only line of a notebook's grid that has the values of
+    """Return the only Spec among the Rows of a notebook's grid that have the values of
     `columns`.
 
-    Raises Refused with lines to choose from where no line or several have them.
-    """
+    Raises Refused, with Rows to choose from, where no Spec or several have them."""
     path = notebook.find_notebooks([name])[0]
     rows = notebook.make_grids(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
@@ -150,11 +151,12 @@ def find_run(name: str) -> Run:
 
 
 def restore_weights(run: Run, keep: bool = False) -> Run:
-    """Return a run with its weights.
+    """Return a run with its weights, which a record does not have.
 
-    keep: whether the run is made again where its weights are missing. Raises Refused
-    for a step that makes no model, and FileNotFoundError with the command that makes
-    the weights."""
+    Raises Refused for a step that makes no model, and Absent, with the command that
+    makes the weights, where they are missing.
+
+    keep: whether the run is made again where its weights are missing."""
     if run.model.exists():
         return run
     spec = from_json(run.spec)
@@ -172,8 +174,8 @@ def restore_weights(run: Run, keep: bool = False) -> Run:
 
 
 def make_run(spec: Spec) -> Run:
-    """Make the run of a Spec with its weights. Raises RuntimeError with the reason
-    where it fails."""
+    """Make the run of a Spec with its weights, and return it. Raises Refused with the
+    reason where it fails."""
     from lib.cluster import sweep
 
     lost = sweep.make_runs([spec], keep=True)

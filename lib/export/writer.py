@@ -1,9 +1,8 @@
-"""This module writes a finished model in Hugging Face layout, and as ONNX where that is
-wanted.
+"""This module writes a finished model in Hugging Face layout, and as ONNX on request.
 
-The folder has the format of the one that a run keeps. Where the model was changed by an
-operation of `lib.model.surgery`, the folder carries the sources of `lib.model` beside
-the weights. transformers then opens it without this library."""
+The folder has the format of the `model` folder of a run. Where the model was changed by
+an operation of `lib.model.surgery`, the sources of `lib.model` are copied beside the
+weights, so that transformers opens it without this library."""
 
 from __future__ import annotations
 
@@ -30,17 +29,19 @@ from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
-# Outputs in float32 may differ by at most CLOSE.
+# Largest difference that an output in float32 may have from the saved model's.
 CLOSE = 1e-4
-# Where inputs are rounded to integers, one at an edge becomes its neighbour by the last
-# bit of a float. Another attention in torch changes outputs of MiniLM by 4 % so, and a
-# wrong graph by as much as they are.
+# Largest difference of an int8 model's outputs, as a share of the largest output. A
+# rounding error can move an input across the edge between two integers. So another
+# attention kernel of PyTorch changes outputs of MiniLM by 4 %; a wrong graph changes
+# them by about 100 %.
 EDGE = 0.1
+# Inputs of a model, in order. An MPNet takes the first two.
 INPUTS = (
     "input_ids",
     "attention_mask",
     "token_type_ids",
-)  # An MPNet takes the first two.
+)
 ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
 
 
@@ -50,17 +51,20 @@ def export(
     labels: Sequence[str] | None = None,
     onnx: bool = False,
 ) -> Json:
-    """Write a saved model to a new folder, and compare the outputs of both.
+    """Write a saved model to a new folder, and check that its outputs are the same.
 
-    source: the folder of the saved model (lib.model.backbone). folder: the new folder.
-    labels: the names of its classes, () for a score, None where it is no classifier.
+    source: the folder of the saved model (lib.model.backbone).
+    folder: the new folder.
+    labels: the names of its classes, () for a regression, None where it has no head.
     onnx: whether `model.onnx` is written too.
 
-    Returns {"forms": {form: its largest difference to the outputs of the saved model},
-    "auto": the name of the class that opens the folder, "remote": whether that needs
-    the code in the folder, "parameters": their number}. Before anything is written,
-    raises Refused for a model that cannot have a form, and where packages are absent.
-    Raises Refused where a form differs by more than CLOSE."""
+    Returns {"forms": {"this folder" or "ONNX": largest difference from the outputs of
+    the saved model}, "auto": the name of the Auto class that opens the folder,
+    "remote": whether that needs the code in the folder, "parameters": their number}.
+
+    Raises Refused, before anything is written, where the model cannot be written as
+    ONNX or packages are absent; and afterwards where outputs differ by more than CLOSE,
+    or EDGE for ONNX with int8."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
     samples = [(batch, run_in_python(model, batch)) for batch in batches(model)]
@@ -88,8 +92,8 @@ def export(
 
 
 def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
-    """Raise Refused where a model cannot be written to a folder, or cannot be written
-    as ONNX."""
+    """Raise Refused where a folder is not empty, or the model cannot be written as
+    ONNX."""
     if folder.exists() and any(folder.iterdir()):
         raise Refused(
             f"{folder} is not empty: name a new folder with --to, or delete it"
@@ -106,10 +110,10 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
 def name_classes(
     model: PreTrainedModel, labels: Sequence[str] | None
 ) -> PreTrainedModel:
-    """Write the names of a model's classes into its configuration. Returns the model.
+    """Write the names of a model's classes into its configuration, and return the
+    model.
 
-    labels: as in `export`.
-    """
+    labels: the names of the classes, () for a regression, None to change nothing."""
     if labels:
         model.config.id2label = dict(enumerate(labels))
         model.config.label2id = {name: number for number, name in enumerate(labels)}
@@ -121,8 +125,10 @@ def name_classes(
 
 
 def add_sources(folder: Path) -> bool:
-    """Add the sources of a changed model to its folder, and the names of its classes to
-    its configuration as `auto_map`. Returns whether the model needs them."""
+    """Copy the sources of a model with surgery to its folder, and return whether it
+    needs them.
+
+    The configuration gets an `auto_map`, by which transformers finds its classes."""
     if not backbone.has_surgery(folder):
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
@@ -130,7 +136,7 @@ def add_sources(folder: Path) -> bool:
     files = [inspect.getfile(function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, folder)
-    # transformers copies only files that are imported, so the methods are imported here.
+    # Import the modules of the methods too: transformers copies only imported files.
     with (folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.architecture(folder)
@@ -142,7 +148,7 @@ def add_sources(folder: Path) -> bool:
 
 
 def name_auto_class(cls: str) -> str:
-    """Return the name of the Auto class that opens a model of the class with the name
+    """Return the name of the Auto class of transformers that opens models of class
     `cls`."""
     _, head, task = cls.partition("For")
     return f"AutoModel{head}{task}"
@@ -152,7 +158,7 @@ def name_auto_class(cls: str) -> str:
 def run_in_python(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> np.ndarray:
-    """Return all outputs of a model for a batch as one flat array."""
+    """Return all outputs of a model for a batch as one flat array, for comparisons."""
     return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
@@ -161,18 +167,18 @@ def write_onnx(
 ) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
 
-    batch: an example, of which the numbers of rows and of tokens are left free. path:
-    the new file."""
+    batch: an example input [B, T]; the written model takes any B and T.
+    path: the new file."""
     import onnxruntime
     from onnxscript import opset18
 
     def multiply(a: Any, b: Any) -> Any:
-        """Return the product of two matrices of int8 in int32."""
+        """Return the int32 product of two int8 matrices as an ONNX node, for
+        PyTorch's exporter."""
         return opset18.MatMulInteger(a, b)
 
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # PyTorch warns without torchvision.
+    # Hide PyTorch's warning that torchvision is missing.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
     options: dict[str, Any] = {
         "input_names": [*batch],
@@ -190,8 +196,10 @@ def write_onnx(
 
 
 def fix_length(model: PreTrainedModel) -> int:
-    """Return the only number of tokens that a model takes; 0 where it takes any
-    number."""
+    """Return the number of tokens that all inputs of a model must have, or 0 where it
+    takes any.
+
+    Ghosts of the kind "conv1d_f" fix it, as tokens are their channels."""
     lengths = (
         p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
     )
@@ -199,8 +207,10 @@ def fix_length(model: PreTrainedModel) -> int:
 
 
 def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random batches of several lengths, [rows, T] each. The first row is whole,
-    the others are padded."""
+    """Yield random batches [rows, T] of several lengths T, on which models are
+    compared.
+
+    The first row has T tokens; the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
     most = fix_length(model) or min(128, config.max_position_embeddings - 2)
     for tokens in (most,) if fix_length(model) else (most // 4, most // 2, most):

@@ -1,8 +1,7 @@
-"""Layers at equal steps stay whole, and the others go, as DistilBERT begins (Sanh et
-al. 2019).
+"""Layers at equal steps stay whole, and the others are removed, as at the start of
+DistilBERT (Sanh et al. 2019).
 
-It is the simplest control of all: it has no importance, no search and no new parts.
-"""
+It is the simplest control: it has no importance scores, no search and no new parts."""
 
 from __future__ import annotations
 
@@ -17,9 +16,12 @@ def keep(
 ) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
     """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
 
-    So many layers stay as the divisor of L that is nearest to share * L, so that each
-    matches a layer of the teacher. They are the last layer and those at equal steps
-    before it."""
+    The number of layers that stay is the divisor of L nearest to share * L, so that
+    they lie at equal steps and each has a teacher's layer to match. The last layer
+    stays, and those at equal steps before it.
+
+    shape: shape of the model, with `layers`, `heads` and `ffn`.
+    share: share of the model's FLOPs, from 0 to 1."""
     total = shape.layers
     divisors = [n for n in range(1, total + 1) if total % n == 0]
     number = min(divisors, key=lambda n: (abs(n - share * total), -n))
@@ -30,11 +32,11 @@ def keep(
 
 
 def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
-    """Remove all layers of a model but those with the numbers `layers`. Returns
-    {"layers": how many stay}.
+    """Remove all layers of a model but those with the numbers `layers`, and return
+    {"layers": the number that stay}.
 
-    Raises ValueError for a list that is empty, is not rising, or names a layer that the
-    model does not have."""
+    Raises ValueError for a list that is empty, is not rising, or has a number that is
+    no layer of the model."""
     from torch import nn
 
     encoder: Any = model.base_model.encoder

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 
 def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
-    """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}).
+    """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}), where M of
+    the A heads stay.
 
-    M of the A heads stay: the whole number nearest to share * A, but at least one. Of
-    the F neurons M * F / A stay."""
+    M is the whole number nearest to share * A, but at least 1. Of the F neurons
+    M * F / A stay."""
     heads = max(1, round(share * shape.heads))
     return [(heads, heads * shape.ffn // shape.heads)] * shape.layers, {
         "op": "cut",
@@ -43,21 +44,22 @@ def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any
 
 
 def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """Return (head scores [L, A], neuron scores [L, F]). The library scales them to a
-    mean of 1 in each layer.
+    """Return (importance of heads [L, A], importance of neurons [L, F]).
 
-    model: an encoder whose parameters have the gradient of the
-    loss in `grad`. Raises AttributeError where a gradient is missing."""
+    Torch-Pruning scales them to a mean of 1 in each layer. Raises AttributeError where
+    a gradient is missing.
+
+    model: an encoder whose parameters have the gradient of the loss in `grad`."""
     import torch
     import torch_pruning
 
-    # Any ids give the same graph.
+    # Trace the model with arbitrary token ids; the graph does not depend on them.
     example = {"input_ids": torch.full((1, 4), 5, device=model.device)}
     encoder: Any = model.base_model.encoder
     bias = getattr(encoder, "relative_attention_bias", torch.nn.Module())
-    bias.requires_grad_(
-        False
-    )  # The bias that an MPNet's layers share would tie their heads.
+    # Take the position bias that all layers of an MPNet share out of the graph: it
+    # would tie the heads of all layers together.
+    bias.requires_grad_(False)
     graph = torch_pruning.DependencyGraph().build_dependency(
         model, example_inputs=example
     )

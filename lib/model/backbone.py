@@ -1,9 +1,7 @@
-"""This module opens and saves models: BERT, RoBERTa, ELECTRA, MPNet and DistilBERT
-through transformers.
+"""This module opens and saves BERT, RoBERTa, ELECTRA, MPNet and DistilBERT models.
 
-A model that was operated on (`lib.model.surgery`) is saved as a class of
-`lib.model.modeling`. Runs and exports keep it in one format; an export carries the
-sources as well."""
+A model with surgery (`lib.model.surgery`) is saved as a class of `lib.model.modeling`.
+Runs and exports have one format; an export has the sources of these classes too."""
 
 import json
 import re
@@ -23,22 +21,24 @@ from .options import HEADLESS, Refused
 from .parts import set_dropout, surgery
 from .surgery import operate
 
-# Tensors of a head have such names, also those of a head for something else.
+# Prefixes of the names of a head's tensors.
 HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
-# Weights of these types can be opened in float32.
+# dtypes of saved weights that are cast to float32 on loading.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def load_with_head(
     folder: str | Path, head: str, outputs: int, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of any saved folder, with a head.
+    """Return (model, tokenizer) of a saved folder, with a head of a kind.
 
-    head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such
-    a head keeps it; otherwise the head is drawn from `seed`. outputs: the size of the
-    head, where 1 is a regression. dropout: the rate of all layers. Raises Refused where
-    the folder's head has another size, and for a model that was operated on and has no
-    such head."""
+    A saved head of this kind is kept; otherwise a new one is drawn from `seed`. Raises
+    Refused where the saved head has another size or is of another kind, and for a model
+    with surgery but without such a head.
+
+    head: "SequenceClassification" or "QuestionAnswering".
+    outputs: the size of the head; 1 is a regression.
+    dropout: the rate of all layers."""
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
         model, tokenizer = load(folder)
@@ -66,19 +66,19 @@ def load_with_head(
 
 
 def read_configuration(folder: str | Path) -> dict[str, Any]:
-    """Return the configuration of a saved model. Raises FileNotFoundError without
-    one."""
+    """Return `config.json` of a saved model. Raises FileNotFoundError where it is
+    missing."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
 def architecture(folder: str | Path) -> str:
-    """Return the class name, or names, of the model in a folder; "" where it names
-    none."""
+    """Return the class name of the saved model in a folder, or "" where its
+    configuration has none; several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
 def has_surgery(folder: str | Path) -> bool:
-    """Return whether the model in a folder was operated on."""
+    """Return whether the saved model in a folder has operations of surgery."""
     return "surgery" in read_configuration(folder)
 
 
@@ -87,8 +87,9 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | Path | None,
 ) -> None:
-    """Write a model so that `load` gives the same function back; None as folder writes
-    nothing."""
+    """Write a model and its tokenizer to a folder, for `load`.
+
+    folder: the new folder; None writes nothing."""
     if folder is None:
         return
     done = surgery(model)
@@ -96,7 +97,9 @@ def save(
         tensors = None if done else rename_tensors(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
-    if done or hasattr(model.config, "surgery"):  # The configuration changes.
+    # Write the operations into the configuration, or remove operations that were
+    # undone.
+    if done or hasattr(model.config, "surgery"):
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
         for name in ("model_type", "auto_map", "surgery"):
@@ -107,13 +110,12 @@ def save(
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a folder, the model being of the class that was
-    saved.
+    """Return (model, tokenizer) of a folder, in float32 and eval mode.
 
-    It is in float32 and in eval mode. No random number is drawn. Where the weights are
-    those of an encoder alone, the model is that, whatever head the configuration names
-    (all-mpnet-base-v2 names one of a masked LM). Raises Refused where weights and
-    configuration disagree, naming the first tensors and the folder."""
+    The model has the class that was saved. Where the weights are an encoder's alone, it
+    is an encoder, even if the configuration names a head (all-mpnet-base-v2 names that
+    of a masked LM). Raises Refused, naming the folder and the first tensors, where
+    weights and configuration do not fit."""
     name = (architecture(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_surgery(folder) else transformers, name)
     if "For" in name:
@@ -127,8 +129,9 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Let transformers report no new heads and show no bars while the context is open,
-    because a run's log says enough; the rest of the process keeps its settings."""
+    """Hide the warnings and progress bars of transformers while the context is open.
+
+    Its earlier settings are restored at the end."""
     log = transformers.logging
     level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -143,11 +146,10 @@ def silence_transformers() -> Iterator[None]:
 
 @contextmanager
 def explain_errors(what: str, folder: str | Path) -> Iterator[None]:
-    """Turn every error of transformers, while the context is open, into a ValueError of
-    one line.
+    """Turn every error inside the context into a Refused of one line that names the
+    folder.
 
-    The error names the folder.
-    """
+    what: the thing that cannot be read, for the message."""
     try:
         with silence_transformers():
             yield
@@ -157,9 +159,10 @@ def explain_errors(what: str, folder: str | Path) -> Iterator[None]:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a folder. Raises Refused naming the folder."""
+    """Return the tokenizer of a folder. Raises Refused, naming the folder, where it
+    cannot be read."""
     with explain_errors("tokenizer", folder):
-        # pyrefly: ignore[bad-return]  It raises where it finds none.
+        # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -171,11 +174,14 @@ def load_weights(
 ) -> PreTrainedModel:
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
-    new_head: whether head and pooler may be absent; torch's random state then decides
-    them. more: further arguments of `from_pretrained`. Raises Refused naming the first
-    tensors that are missing, unknown, or of another size or type."""
+    Raises Refused, naming the first tensors that are missing, unknown, or of another
+    size or type.
+
+    new_head: whether head and pooler may be missing; they are then drawn from torch's
+    random state.
+    more: further arguments of `from_pretrained`."""
     with explain_errors("weights", folder):
-        # pyrefly: ignore[not-iterable]  With output_loading_info it gives a pair.
+        # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = cls.from_pretrained(
             folder,
             dtype=torch.float32,
@@ -186,9 +192,8 @@ def load_weights(
             **more,
         )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
-    asked = (
-        "" if surgery(model) else r"(encoder|transformer|embeddings)\."
-    )  # Other heads may go.
+    # Ignore unexpected tensors of heads, unless the model has surgery.
+    asked = "" if surgery(model) else r"(encoder|transformer|embeddings)\."
     wrong = [
         f"{name} is missing"
         for name in report["missing_keys"]
@@ -200,7 +205,7 @@ def load_weights(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    if not surgery(model):  # An operation may store integers.
+    if not surgery(model):  # The operation "int8" stores integers.
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
             for name, kind in types(folder)
@@ -215,7 +220,8 @@ def load_weights(
 
 
 def types(folder: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, type) of each weight of a folder."""
+    """Yield (name, safetensors dtype) of each tensor in a folder, without loading
+    it."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():
@@ -227,7 +233,7 @@ def build(
     config: PretrainedConfig,
     surgery: Iterable[dict[str, Any]] = (),
 ) -> PreTrainedModel:
-    """Return a model with random weights, after the operations of `surgery`."""
+    """Return a model with random weights, after some operations of surgery."""
     model = arrange_layers(cls(config))
     for op in surgery:
         operate(model, op)

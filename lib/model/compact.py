@@ -1,7 +1,7 @@
-"""This module makes a pruned model small, and counts its bytes.
+"""This module removes the zero heads and neurons of a pruned model, and counts its
+bytes.
 
-Letters: a weight is O x I; L layers; N units of `size` columns each.
-"""
+Letters: a weight is [O, I]; L layers; N units (heads or neurons) of `size` columns."""
 
 import torch
 from torch import nn
@@ -14,14 +14,15 @@ from .surgery import operate
 
 @torch.no_grad()
 def shrink(model: nn.Module) -> dict[str, list[int]]:
-    """Cut out the empty heads and neurons of a model whose masks are multiplied into
-    its weights.
+    """Remove heads and neurons whose weights are all zero, and return the numbers that
+    stay: {"heads": [L], "neurons": [L]}.
 
-    A unit is empty if all its outgoing or all its incoming weights are zero. Without
-    incoming weights its output is a constant, which goes into the next bias. Each layer
-    keeps at least its first head and neuron. The function stays the same up to
-    rounding. A model with ghosts stays as it is. Returns {"heads": [L], "neurons":
-    [L]}, the numbers that stay."""
+    A unit goes if all its outgoing or all its incoming weights are zero. Without
+    incoming weights its output is a constant, which is added to the next bias, so
+    outputs of the model change by rounding alone. Each layer keeps at least its first
+    head and neuron. A model with ghosts is not changed.
+
+    model: a model whose masks are multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {
         what: [count_parts(layer)[what] for layer in layers(model)]
@@ -55,29 +56,28 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
 def fold_empty_units(
     incoming: torch.Tensor, outgoing: nn.Linear, constant: torch.Tensor, size: int
 ) -> list[int]:
-    """Return the indices of the units that stay, and add the output of the others to a
-    bias.
+    """Return the indices of units with weights, and add the constant output of the
+    others to the next bias.
 
-    incoming: weights [N * size, I]. outgoing: the next linear layer, of N * size
-    inputs, whose bias changes. constant: [N * size], the output of units without
-    incoming weights."""
+    incoming: weights [N * size, I].
+    outgoing: the next linear layer, with N * size inputs, whose bias changes.
+    constant: output [N * size] of units without incoming weights."""
     dead = (incoming.unflatten(0, (-1, size)) == 0).all(2).all(1)
     unused = (outgoing.weight.unflatten(1, (-1, size)) == 0).all(2).all(0)
     stay = ~(dead | unused)
     stay[0] |= not stay.any()
     gone = (~stay).repeat_interleave(size)
     if gone.any():
-        # pyrefly: ignore[bad-assignment]  In place a Parameter stays one.
+        # pyrefly: ignore[bad-assignment]  += on a Parameter returns a Parameter.
         outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
     return stay.nonzero().flatten().tolist()
 
 
 def sizes(model: nn.Module) -> dict[str, int]:
-    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a pruned model in
-    float32.
+    """Return the bytes of a pruned model in float32: {"bytes_dense", "bytes_sparse"}.
 
-    A sparse projection stores its weights that are not 0, and one bit for each weight.
-    A projection counts as sparse where that is less."""
+    A sparse linear layer stores its weights that are not 0, and one bit for each
+    weight. A layer counts as sparse where that takes fewer bytes."""
     dense, spared = count_bytes(model), 0
     for _, _, linear in masks.projections(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
@@ -86,7 +86,7 @@ def sizes(model: nn.Module) -> dict[str, int]:
 
 
 def count_bytes(model: nn.Module) -> int:
-    """Return the bytes of a model's tensors, as saved."""
+    """Return the bytes of all tensors that are saved with a model."""
     return sum(
         value.numel() * value.element_size() for value in model.state_dict().values()
     )

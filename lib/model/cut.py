@@ -1,7 +1,7 @@
-"""The operations "cut" (by importance) and "keep" (by name) make a model smaller.
+"""The operations "cut" (by importance) and "keep" (by index) remove heads and neurons.
 
-transformers 5 can no longer prune heads itself. Letters: A heads, D head size, H
-hidden, F neurons, L layers, M kept heads."""
+They are here because transformers 5 cannot prune heads any more. Letters: A heads, D
+head size, H hidden, F neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -24,18 +24,19 @@ def cut(
     al. 2020).
 
     Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2
-    without. The parts that stay are sorted by falling importance, so that a fold has
-    parts of similar importance.
+    without. Parts that stay are sorted by falling importance, so that a fold has parts
+    of similar importance.
 
-    heads: M. head_scores: tensor or array [L, A]; neuron_scores: [L, F]. Without scores
-    the first parts stay, which is enough for rebuilding a saved model, where only
-    shapes matter. whole: ["o"] keeps all A heads of the output projection, ["v", "o"]
-    those of the values too, kept heads first. The model does not run before a ghost at
-    "v" or "qk" makes the other heads (section 4.2).
+    heads: M.
+    head_scores, neuron_scores: importance, [L, A] and [L, F]. Without them the first
+    parts stay; a saved model is rebuilt so, where only shapes matter.
+    whole: ["o"] keeps all A heads of the output projection, ["v", "o"] those of the
+    values too, kept heads first. The model then cannot run until a ghost at "v" or "qk"
+    generates the other heads (section 4.2).
 
-    Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others":
-    [L][A - M]}. Raises Refused where M is not in 1..A, and where scores have another
-    shape."""
+    Returns the kept indices {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole`
+    also {"others": [L][A - M]}. Raises Refused where M is not in 1..A, and where scores
+    have another shape."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
     for number, layer in enumerate(layers(model)):
@@ -60,13 +61,16 @@ def cut(
 def rank_parts(
     scores: Any, model: nn.Module, number: int, total: int, what: str
 ) -> torch.Tensor:
-    """Return the indices of one layer's parts by falling score, or in their order
-    without scores.
+    """Return the indices of one layer's heads or neurons by falling score.
 
-    Ties keep their order, so that a ranking is equal on every machine.
-    """
+    Ties keep their order, so that a ranking is equal on every machine. Without scores
+    all indices keep their order.
+
+    scores: [L, total], or None.
+    number: number of the layer.
+    what: "head" or "neuron", for the error."""
     if scores is None:
-        # A model may be built on the meta device.
+        # Indices must have values, even for a model built on the meta device.
         return torch.arange(total, device="cpu")
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
@@ -81,13 +85,14 @@ def narrow_layer(
     every: torch.Tensor | tuple[()] = (),
     uncut: Collection[str] = (),
 ) -> None:
-    """Keep only these heads [M] and neurons [N] of one layer, in this order.
+    """Keep only the heads [M] and neurons [N] of one layer with these indices, in this
+    order.
 
-    every: all heads [A], in the order in which the parts that `uncut` names keep them.
-    """
+    uncut: linear layers that keep all heads: "v" (values), "o" (output projection).
+    every: the order [A] in which they keep the heads."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  Where `uncut` names a part, `every` is a tensor.
+        # pyrefly: ignore[bad-index]  `every` is a tensor if `uncut` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (heads, every if uncut else heads)
     )
@@ -104,7 +109,8 @@ def narrow_layer(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
-    if hasattr(attention, "columns"):  # Of the bias of an MPNet (layout.py).
+    # Select the same heads of an MPNet's relative position bias (layout.py).
+    if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
             heads.to(device) if before is None else before[heads.to(device)]
@@ -114,16 +120,18 @@ def narrow_layer(
 def keep(
     model: nn.Module, **selection: Sequence[Sequence[int]]
 ) -> dict[str, list[int]]:
-    """Keep only the named parts of each layer, such as those that a search found.
+    """Keep only the parts of each layer with given indices, such as the result of a
+    search.
 
-    selection: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices
-    among the parts that the model has now. A kind that is not named stays whole.
-    embedding: inputs of Q, K and V; qk: dimensions of queries and keys; v: dimensions
-    of values. The result equals the model with the context of the other heads and the
-    activation of the other neurons set to zero.
+    The outputs equal those of the model with the contexts of removed heads and the
+    activations of removed neurons set to zero. Returns the counts {"heads": [L], ...}.
+    Raises Refused, naming the layer, where a list is empty, or has an index twice or
+    one that does not exist.
 
-    Returns the counts {"heads": [L], ...}. Raises Refused, naming the layer, where a
-    list is empty, or has an index twice or one that does not exist."""
+    selection: L lists of indices for some of the kinds "heads", "neurons", "embedding"
+    (inputs of Q, K and V), "qk" (dimensions of queries and keys) and "v" (dimensions of
+    values). Indices count the parts that the model has now. Other kinds are not
+    cut."""
     encoder_layers = layers(model)
     for what, lists in selection.items():
         check_name("part to keep", what, count_parts(encoder_layers[0]))
@@ -152,8 +160,7 @@ def keep(
 
 
 def count_parts(layer: Part) -> dict[str, int]:
-    """Return {kind: number} of the parts of a layer, for the kinds that `keep`
-    knows."""
+    """Return {kind: number of parts} of a layer, for the kinds of parts in `keep`."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -165,13 +172,12 @@ def count_parts(layer: Part) -> dict[str, int]:
 
 
 class Thin(nn.Linear):
-    """A Thin has chosen rows and columns of a linear layer, and keeps its widths
-    outside.
+    """A Thin is a linear layer with fewer rows and columns, but unchanged input and
+    output width.
 
-    It reads the chosen columns alone, and the outputs of the other rows are zero. Heads
-    that lose different dimensions need it, because no smaller matrix can hold them: the
-    products inside attention keep their size (report on NAS pruning, section 7.2.2).
-    """
+    It reads the chosen columns of its input alone, and outputs of removed rows are
+    zero. It serves heads that lose different dimensions: products inside attention need
+    heads of one size (report on NAS pruning, section 7.2.2)."""
 
     def __init__(
         self,
@@ -187,7 +193,8 @@ class Thin(nn.Linear):
             small.bias,
             linear.out_features,
         )
-        self.rows, self.columns = rows, columns  # A loader would leave buffers empty.
+        # Plain attributes, since buffers would have no values after loading.
+        self.rows, self.columns = rows, columns
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -206,8 +213,10 @@ def thin_layer(
     qk: torch.Tensor | None,
     v: torch.Tensor | None,
 ) -> None:
-    """Keep only these inputs of Q, K and V, these dimensions of queries and keys, and
-    of values."""
+    """Keep only some inputs of Q, K and V, dimensions of queries and keys, and
+    dimensions of values.
+
+    embedding, qk, v: their indices; None keeps all."""
     for path, rows, columns in zip(
         (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
     ):

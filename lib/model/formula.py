@@ -1,5 +1,5 @@
-"""A formula names the function of a feed-forward network (EfficientBERT section 3.1,
-Table 1).
+"""A formula is the text of a feed-forward network's function, such as `W2 gelu(W1 x)`
+(EfficientBERT section 3.1, Table 1).
 
 Formulas are a small expression language:
 
@@ -33,24 +33,26 @@ from .options import Refused, check_name
 
 @dataclass(frozen=True)
 class Operation:
-    """An Operation is a unary or binary function of a formula, taken element by element.
+    """An Operation is an elementwise function of a formula, with one or two operands.
 
-    The linear maps W1 and W2 are handled apart."""
+    The linear maps W1 and W2 are no Operations."""
 
     operands: int
-    numpy: Callable[..., np.ndarray]  # It takes arrays, element by element.
-    # It takes the module torch, then tensors; this file is free of it.
+    numpy: Callable[..., np.ndarray]  # Function of one or two arrays.
+    # Function of the module torch and one or two tensors. The module is an argument, so
+    # that this file does not import torch.
     torch: Callable[..., Any]
-    # As one of two operands, this value leaves the other one as it is.
+    # Neutral element: padding a narrower operand with it leaves the other unchanged.
     padding: float = 0.0
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) would overflow.
+    return 0.5 * (1 + np.tanh(0.5 * x))  # By tanh, since exp(-x) may overflow.
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    """Return the GELU by tanh, as the code has it everywhere."""
+    """Return the tanh approximation of GELU, which EfficientBERT's code uses
+    everywhere."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
 
@@ -78,7 +80,7 @@ OPERATIONS = {
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2")  # They map d to e channels, and e to d.
+LINEAR = ("W1", "W2")  # Linear maps from d to e channels, and from e to d.
 UNARY, BINARY = (
     tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2)
 )
@@ -98,18 +100,17 @@ _APPLIED = re.compile(
 
 
 class FormulaError(ValueError):
-    """A FormulaError names a formula that cannot be read or is not allowed."""
+    """FormulaError is raised for a text that is no formula, or a formula that is not
+    allowed."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node is an operation with its operands. Two nodes are equal if they print
-    alike.
+    """A Node is an operation of a formula with its operands, which are Nodes.
 
-    Raises Refused for a wrong number of operands.
-    """
+    Raises Refused for a wrong number of operands."""
 
-    op: str  # It is a key of ARITY.
+    op: str  # "x", one of LINEAR, or a key of OPERATIONS.
     args: tuple["Node", ...] = ()
 
     def __post_init__(self) -> None:
@@ -155,10 +156,10 @@ def height(node: Node) -> int:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """Return the tree of a formula. Raises FormulaError.
+    """Return the tree of a formula. Raises FormulaError where the text is none.
 
-    Python's parser reads it, once each application is written as a power: a power binds
-    tighter than a product, and to the right."""
+    Python's parser reads it, after each application such as `gelu x` is rewritten as a
+    power `gelu ** x`: a power binds more tightly than a product, and to the right."""
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
@@ -171,7 +172,8 @@ def parse(text: str) -> Node:
 
 
 def _read(part: ast.expr) -> Node:
-    """Return the Node of a part of Python's syntax tree."""
+    """Return the Node of a part of Python's syntax tree. Raises Refused for other
+    syntax."""
     match part:
         case ast.Name("x"):
             return X
@@ -195,12 +197,13 @@ def evaluate(
     functions: Mapping[str, Callable[..., Any]],
     mismatch: str = "truncate",
 ) -> Any:
-    """Return f(x) [..., d] of an array x [..., d] in any framework.
+    """Return f(x) [..., d] of an array x [..., d] of numpy or torch.
 
-    node: the tree of f. linears: {name of LINEAR: the map, a function of arrays}.
-    functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value)
-    that appends `count` channels of a value}. mismatch: "truncate" or "pad", for
-    operands of different width."""
+    node: the tree of f.
+    linears: {"W1", "W2": functions of arrays}.
+    functions: {operation: function of arrays, "pad": f(array, count, value) that
+    appends `count` channels with a value}.
+    mismatch: "truncate" or "pad", for operands of different width."""
     if node.op == "x":
         return x
     args = [evaluate(child, x, linears, functions, mismatch) for child in node.args]

@@ -1,6 +1,5 @@
-"""Gates are trained masks on parts of an encoder, soft while a search runs.
-
-The report on NAS pruning has them in sections 5.1, 5.3 and 7.2.
+"""Gates are trained masks on parts of an encoder, between 0 and 1 while a search runs
+(report on NAS pruning, sections 5.1, 5.3 and 7.2).
 
     region       one alpha for each               what its mask multiplies
     "heads"      head                             its context, before the output projection
@@ -28,8 +27,8 @@ from .parts import FFN2, OUT, QKV, Part, layers, linear, surgery
 class Gated(nn.Linear):
     """A Gated is a linear layer with masks on its inputs or outputs.
 
-    alphas: the ParameterDict of the transformer layer, which registers it; a list hides
-    it here. sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
+    alphas: {kind of gate: parameters} of the transformer layer, which registers them.
+    sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
 
     def __init__(
         self, linear: nn.Linear, alphas: nn.ParameterDict, **sides: tuple[str, int]
@@ -37,6 +36,7 @@ class Gated(nn.Linear):
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
+        # A list hides the parameters from torch, so that they are not registered twice.
         self.alphas, self.sides = [alphas], sides
         self.train(linear.training)
 
@@ -54,12 +54,14 @@ class Gated(nn.Linear):
 def plan(
     layer: Part, regions: Iterable[str]
 ) -> dict[str, tuple[int, int, dict[str, str]]]:
-    """Return {kind: (number of gates, columns of each, {linear layer: side})} of one
-    layer."""
+    """Return the gates of one layer: {kind: (number of gates, columns of each, {linear
+    layer: "inputs" or "outputs"})}.
+
+    regions: regions of the table at the top of this file."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    every = {  # Alphas come in this order.
+    every = {  # The order of kinds here is the order of the model's parameters.
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
@@ -70,8 +72,8 @@ def plan(
 
 
 def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
-    """Put gates on the regions of every layer (an operation). Returns {kind: number of
-    gates}."""
+    """Put gates on the regions of every layer (operation "gates"), and return {kind:
+    number of gates}."""
     count: dict[str, int] = {}
     for layer in layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}
@@ -90,11 +92,12 @@ def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
 
 
 def detach(model: nn.Module) -> None:
-    """Remove the gates, and leave the weights as they are, without masks."""
+    """Remove all gates from a model; the weights stay as they are, without the
+    masks."""
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
-                # pyrefly: ignore[bad-argument-type]  torch has Tensor for a Parameter.
+                # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
                 plain = linear(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
@@ -102,12 +105,12 @@ def detach(model: nn.Module) -> None:
 
 
 def has_gates(model: nn.Module) -> bool:
-    """Return whether the model has gates."""
+    """Return whether a model has gates, which all its layers have or none."""
     return hasattr(layers(model)[0], "gates")
 
 
 def read_alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
-    """Return {(layer, kind): Parameter}, in a fixed order."""
+    """Return {(layer, kind): alphas of its gates}, in a fixed order."""
     return {
         (number, kind): alpha
         for number, layer in enumerate(layers(model))

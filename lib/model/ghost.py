@@ -1,9 +1,10 @@
-"""Ghost modules make more features out of the kept ones, by cheap convolutions.
+"""Ghost modules generate more features from those of a pruned model, by cheap
+convolutions (GhostBERT sections 2.1, 2.2, 4.1, 4.2 and B.4).
 
-GhostBERT has them in sections 2.1, 2.2, 4.1, 4.2 and B.4. Letters: B batch, T tokens, H
-hidden, A heads, M kept heads, D = H / A head size, F ghost features, K taps, C channels
-of a feature map, n the one length that "conv1d_f" takes. A convolution has M input maps
-and R output maps.
+Letters: B batch, T tokens, H hidden, A heads, M kept heads, D = H / A head size, F
+ghost features, K size of a kernel, whose weights are its taps, C channels of a feature
+map, n the number of tokens that "conv1d_f" requires. A convolution has M input maps and
+R output maps.
 
     position  works on                                 result
     "o"       output [B, T, H] of the output           y + ReLU(conv(y)), one kernel set for all
@@ -43,13 +44,14 @@ from .scores import masked_scores, register
 
 
 def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens, each channel by itself: kernels [R, M,
-    C, K].
+    """Convolve x [B, M, T, C] over the tokens, each channel by itself.
 
     An output channel reads the same channel of every input map. The convolution is
     two-dimensional with one row and channels last, which is four to ten times as fast
-    on a CPU as a one-dimensional one. Inside, maps are [B, C * M, 1, T] and results [B,
-    C * R, 1, T]."""
+    on a CPU as a one-dimensional one. Inside, inputs are [B, C * M, 1, T] and outputs
+    [B, C * R, 1, T].
+
+    kernels: [R, M, C, K]."""
     outputs, _, channels, taps = kernels.shape
     maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
@@ -62,11 +64,12 @@ def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
 
 
 def convolve_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M,
-    C, C, K].
+    """Convolve x over its last axis, and mix all values of the axis before it.
 
-    For maps [T, C] the last axis is that of the features, and the n tokens are the
-    channels. So a batch must have exactly this length (Train.pad_to)."""
+    For x [B, M, n, C] it convolves over features, and the n tokens are the channels. So
+    a batch must have exactly n tokens (Train.pad_to).
+
+    kernels: [R, M, n, n, K]."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
         x.flatten(1, 2),
@@ -77,19 +80,20 @@ def convolve_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
 
 
 def convolve_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C,
-    C, K]."""
+    """Convolve x [B, M, T, C] over the tokens, and mix all channels.
+
+    kernels: [R, M, C, C, K]."""
     return convolve_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
 def convolve_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K,
-    K]."""
+    """Convolve x [B, M, T, C] over tokens and features at once.
+
+    kernels: [R, M, K, K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
-# Each kind has a convolution, and the shape of its kernel between two maps [T, C]
-# (section 4.1).
+# {kind: (convolution, f(C, n, K) -> shape of a kernel between two maps)} (section 4.1).
 CONVOLUTIONS = {
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
     "conv1d_s": (convolve_tokens, lambda c, n, k: (c, c, k)),
@@ -99,12 +103,13 @@ CONVOLUTIONS = {
 
 
 class Convolution(nn.Module):
-    """A Convolution maps M maps to R: [B, M, T, C] to [B, R, T, C].
+    """A Convolution turns M input maps into R output maps: [B, M, T, C] to [B, R, T,
+    C].
 
-    Where M = R = 1 it maps [B, T, C] to [B, T, C] too. Both ends are padded with (K -
-    1) / 2 zeros, and there is no bias. Each pair of maps has a kernel, and an output
-    sums over the M inputs. `weight` is [R, M, *kernel]; a single kernel is [C, K], [C,
-    C, K], [n, n, K] or [1, 1, K, K] by kind."""
+    Where M = R = 1 it takes [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
+    and there is no bias. Each pair of maps has a kernel, and an output sums over the M
+    inputs. `weight` is [R, M, *kernel]; a single kernel is [C, K], [C, C, K],
+    [n, n, K] or [1, 1, K, K] by kind."""
 
     def __init__(
         self,
@@ -119,22 +124,22 @@ class Convolution(nn.Module):
         kernel = CONVOLUTIONS[options.kind][1](channels, options.tokens, options.kernel)
         self.full = (outputs, inputs, *kernel)
         weight = torch.empty(self.full if square or inputs * outputs > 1 else kernel)
-        if options.init == "uniform":  # The equal taps sum to 1 in each output value.
+        if options.init == "uniform":  # Equal weights sum to 1 in each output value.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if options.softmax else 1.0 / summed)
         else:
-            for one in weight.view(-1, *kernel):  # Each is drawn as if it were alone.
+            for one in weight.view(-1, *kernel):  # Fans are those of a single kernel.
                 nn.init.xavier_uniform_(
                     one[None, None] if square else one, generator=generator
                 )
         self.weight = nn.Parameter(weight)
 
     def taps(self) -> torch.Tensor:
-        """Return the weight that convolves, after the softmax where the options ask for
-        it.
+        """Return the taps, which are the weights of the convolution, after a softmax if
+        the options ask for it.
 
-        The taps of a kernel then sum to 1, or with `softmax_over` "inputs" those of an
-        output."""
+        After it the K taps of each channel sum to 1, or with `softmax_over` "inputs"
+        all weights that an output sums over."""
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -150,11 +155,12 @@ class Convolution(nn.Module):
 
 
 class Ghosted(nn.Module):
-    """A Ghosted is a layer with its ghost: y + G(y), where y = dense(x).
+    """A Ghosted is a layer with its ghost module G: y + G(y), where y = dense(x).
 
-    dense: a linear layer, or an activation ("ffn1"). padding: a Padding, whose padded
-    tokens are zeros for the ghost, or None to leave them as they are. position: the key
-    of PLACES where it is."""
+    dense: a linear layer, or an activation ("ffn1").
+    padding: the Padding by which padded tokens are set to zero before the convolution,
+    or None to leave them as they are.
+    position: a key of PLACES."""
 
     def __init__(
         self,
@@ -182,11 +188,12 @@ class Ghosted(nn.Module):
 class Folded(Ghosted):
     """A Folded is a linear layer with F ghost features (appendix B.4).
 
-    It gives the sum over heads of H_h, plus the sum over features f of ReLU(the sum
-    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold: its
-    slice of x times its columns of the weight. One product gives all M of them [B, M,
-    T, H], with no more operations than the dense layer has. The integers of an `Int8`
-    are multiplied as floats, which are exact up to 1,000 columns of a head."""
+    Its output is the sum over heads h of H_h, plus the sum over features f of ReLU(sum
+    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold of
+    neurons: its slice of x times its columns of the weight. One product computes all M
+    of them, [B, M, T, H], with no more operations than the dense layer has. The
+    integers of an `Int8` are multiplied as floats, which are exact for up to 1,000
+    columns of a head."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
@@ -206,14 +213,14 @@ class Folded(Ghosted):
 
 
 class Completed(Ghosted):
-    """A Completed appends the maps of A - M ghosts to those of M kept heads (section
-    4.2).
+    """A Completed appends the maps of A - M ghost heads to those of M kept heads
+    (section 4.2).
 
-    It maps [B, M, T, C] to [B, A, T, C], where C is D for contexts ("v") and T for
-    attention maps ("qk"). With a padding, the context of a padded token is zero before
-    the convolution. An attention map is then zero in padded rows (queries) and columns
-    (keys) before and after it, because a kernel reaches over the edge of the sentence,
-    and no ghost may attend to padding."""
+    It turns [B, M, T, C] into [B, A, T, C], where C is D for contexts ("v") and T for
+    attention maps ("qk"). With a padding, contexts of padded tokens are set to zero
+    before the convolution. Attention maps are set to zero in padded rows (queries) and
+    columns (keys) before and after it, because a kernel reaches beyond the end of the
+    sentence, and no ghost head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
@@ -230,34 +237,38 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts
-    ("qk").
+    """Return (context [B, T, A, D], attention maps [B, A, T, T]) of a self-attention
+    with ghosts at "qk".
 
-    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask is added to the
-    scores. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
-    that of transformers' attention interface."""
+    Dropout acts on the maps of kept heads and of ghosts. The signature is that of
+    transformers' attention interface.
+
+    query, key: [B, M, T, D].
+    value: [B, A, T, D].
+    attention_mask: added to the scores."""
     scores = masked_scores(module, query, key, attention_mask, scaling, position_bias)
     maps = module.ghost(scores.softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-ATTENTION = f"{__name__}.attend"  # An export registers another name.
+# Name for transformers. It has the module's name, so that an exported model, whose
+# module has another, does not replace it.
+ATTENTION = f"{__name__}.attend"
 register(ATTENTION, attend)
 
 
 def complete_contexts(
     attention: Part, _: Any, output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Complete the contexts [B, T, M * D] to [B, T, A * D].
+    """Extend the contexts [B, T, M * D] by those of ghost heads to [B, T, A * D].
 
-    It is the forward hook of a self-attention with a ghost at "v".
-    """
+    It is the forward hook of a self-attention with a ghost at "v"."""
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
 
-# A position is (part of a layer, its attribute that becomes the ghost module).
+# {position: (part of a layer, its attribute that is replaced by the ghost module)}.
 PLACES = {
     "qk": ("attention.self", "ghost"),
     "v": ("attention.self", "ghost"),
@@ -268,17 +279,15 @@ PLACES = {
 
 
 def ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
-    """Return the ghost modules of a layer by position."""
+    """Return {position, such as "o": ghost module} of a layer."""
     return {
         part.position: part for part in layer.modules() if isinstance(part, Ghosted)
     }
 
 
 def uncut_parts(layer: Part) -> list[str]:
-    """Return which parts have more heads than queries and keys.
-
-    "v" are the values, and "o" is the output projection.
-    """
+    """Return which of "v" (values) and "o" (output projection) of a layer have more
+    heads than its queries and keys."""
     width, output = (
         layer.attention.self.query.out_features,
         layer.attention.output.dense,
@@ -291,8 +300,8 @@ def uncut_parts(layer: Part) -> list[str]:
 
 
 def check(model: nn.Module, options: Ghost) -> None:
-    """Raise Refused where the options do not fit together, the model, or its other
-    ghosts."""
+    """Raise Refused where the options do not fit together, the model's cut, or its
+    other ghosts."""
     first = layers(model)[0]
     heads, ghosts = first.attention.self.num_attention_heads, ghosts_of_layer(first)
     config: Any = model.config
@@ -323,8 +332,7 @@ def module(
 ) -> Ghosted:
     """Return a new ghost module for a position of a layer.
 
-    total: A, the number of heads of the whole model.
-    """
+    total: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
@@ -344,12 +352,14 @@ def module(
 
 
 def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
-    """Put ghost modules into each layer (an operation).
+    """Put ghost modules into each layer (operation "ghost"), and return {"modules":
+    their number, "parameters": theirs}.
 
-    options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns
-    {"modules": their number, "parameters": extra ones}. Raises Refused, before anything
-    changes, for options that do not fit together or this model, and for a position that
-    has a ghost already."""
+    Raises Refused, before anything changes, for options that do not fit together or
+    this model, and for a position that has a ghost already.
+
+    seed: the seed of random kernels.
+    options: the fields of a Ghost (options.py)."""
     settings = Ghost(**options)
     config: Any = model.config
     total = config.num_attention_heads
@@ -374,7 +384,10 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
 
 
 def attend_with_ghosts(model: nn.Module) -> None:
-    """Let each layer use `attend`, by a configuration that no other model shares."""
+    """Let each layer of a model use `attend`.
+
+    The model gets a copy of its configuration, as other models may share the
+    original."""
     shared: Any = model.config
     config_copy = copy.deepcopy(shared)
     for part in model.modules():

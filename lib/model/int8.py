@@ -1,8 +1,8 @@
-"""The operation "int8" turns the linear layers of the encoder into integers of eight
+"""The operation "int8" quantises the linear layers of an encoder to integers of eight
 bits.
 
-It is quantisation after training, a control that the four papers lack. Each row of a
-weight has its own scale, and so has each token of the input when it arrives (dynamic
+It needs no training, and is a control that the four papers lack. Each row of a weight
+has a scale, and so has each token of an input, computed in the forward pass (dynamic
 quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 
 import torch
@@ -14,8 +14,9 @@ LARGEST = 127
 
 
 def round_to_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is
-    127."""
+    """Return (integers [..., I] of x, their scales [..., 1]).
+
+    The integer of the largest absolute value of a row is 127 or -127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
         torch.finfo(x.dtype).tiny
     )
@@ -37,20 +38,20 @@ class Int8(nn.Module):
         self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the output [..., O] in the type of x [..., I]; sums are exact, in
-        int32."""
+        """Return the output [..., O] in the dtype of x [..., I]; integer sums are
+        exact, in int32."""
         integers, scale = round_to_int8(x.float().flatten(0, -2))
-        # CPUs run this int8 product alone.
+        # The only int8 product of PyTorch that runs on CPUs.
         sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
 def quantise(model: nn.Module) -> dict[str, int]:
-    """Turn every linear layer of the encoder's layers into an `Int8` (an operation).
+    """Replace every linear layer in the encoder's layers by an `Int8` (operation
+    "int8"), and return {"matrices": their number}.
 
-    It is the last operation, as nothing trains after it. Returns {"matrices": their
-    number}."""
+    It must be the last operation, as an int8 model cannot be trained."""
     number = 0
     for layer in layers(model):
         for path, module in list(layer.named_modules()):

@@ -1,13 +1,14 @@
 """This module gives the layers of an MPNet or a DistilBERT the parts that a BERT's have
 (parts.py).
 
-In transformers' MPNet the output projection is inside of self-attention, and one bias
-for all layers is added to the scores: a number for each head and each of 32 buckets of
-distances between two tokens. A layer that lost heads takes the columns of the heads
-that it has; the table stays one and whole. In transformers' DistilBERT the projections,
-the feed-forward network and the stack of layers have names of their own. Here each part
-stands where a BERT has it, so that every operation finds it. The parameters are those
-that transformers made, and a plain model is saved under its names.
+In transformers' MPNet the output projection is inside of self-attention, and a relative
+position bias, shared by all layers, is added to the scores: a number for each head and
+each of 32 buckets of distances between two tokens. A layer that lost heads reads the
+columns of its remaining heads; the table itself is never cut. In transformers'
+DistilBERT the projections, the feed-forward network and the list of layers have other
+names. Here each part gets BERT's name, so that every operation of surgery finds it. The
+parameters are transformers' own, and a model without surgery is saved under
+transformers' names.
 
 Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D head size.
 """
@@ -35,10 +36,11 @@ Model = TypeVar("Model", bound=nn.Module)
 def attend_heads(
     attention: Part, x: torch.Tensor, mask: torch.Tensor | None, **more: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (contexts [B, T, M * D], maps [B, M, T, T]) of states x [B, T, H].
+    """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x [B, T,
+    H].
 
-    mask: what is added to the scores, or None. more: arguments of the attention of the
-    model's configuration."""
+    mask: tensor that is added to the scores, or None.
+    more: further arguments for the attention function of the configuration."""
     query, key, value = (
         linear(x).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
         for linear in (attention.query, attention.key, attention.value)
@@ -52,10 +54,11 @@ def attend_heads(
 
 
 class BiasAttention(nn.Module):
-    """A BiasAttention is the self-attention of an MPNet.
+    """A BiasAttention is the self-attention of an MPNet, with a relative position bias.
 
-    columns: the columns [M] of the shared bias that its heads have, or None for all of
-    them. They are saved, because the scores of a cut are not."""
+    columns: columns [M] of the shared bias for the heads that are left, or None for
+    all. They are saved with the weights: a saved cut is rebuilt without scores, so they
+    could not be computed again."""
 
     columns: torch.Tensor | None
 
@@ -74,18 +77,21 @@ class BiasAttention(nn.Module):
         attention_mask: torch.Tensor | None,
         position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (contexts, maps) for a bias [1, A, T, T]."""
+        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x.
+
+        position_bias: relative position bias [1, A, T, T] of all layers."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return attend_heads(self, x, attention_mask, position_bias=position_bias)
 
 
 class SelfAttention(DistilBertSelfAttention):
-    """A SelfAttention is that of a DistilBERT, without its output projection.
+    """A SelfAttention is the self-attention of a DistilBERT, without its output
+    projection.
 
-    transformers finds the maps of its class."""
+    It is a subclass, since transformers finds attention maps by class."""
 
-    # pyrefly: ignore[bad-override]  It returns the maps too.
+    # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None, _: None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -93,7 +99,8 @@ class SelfAttention(DistilBertSelfAttention):
 
 
 class Output(nn.Module):
-    """An Output is LayerNorm(x + dropout(dense(inner states)))."""
+    """An Output is the end of an attention or feed-forward block: LayerNorm(x +
+    dropout(dense(inner states)))."""
 
     def __init__(self, dense: Part, dropout: nn.Module, norm: Part) -> None:
         super().__init__()
@@ -104,7 +111,8 @@ class Output(nn.Module):
 
 
 class Attention(nn.Module):
-    """An Attention is self-attention with its output projection."""
+    """An Attention is self-attention with its output projection, as `self` and
+    `output`, which are BERT's names."""
 
     def __init__(self, attention: nn.Module, output: Output) -> None:
         super().__init__()
@@ -123,7 +131,8 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """An Intermediate is the first half of a feed-forward network."""
+    """An Intermediate is the first half of a feed-forward network: a linear layer and
+    its activation."""
 
     def __init__(self, dense: Part, activation: Part) -> None:
         super().__init__()
@@ -134,9 +143,9 @@ class Intermediate(nn.Module):
 
 
 class Layer(TransformerBlock):
-    """A Layer is that of a DistilBERT, in the parts of a BERT's.
+    """A Layer is a layer of a DistilBERT whose parts have BERT's names.
 
-    transformers finds the hidden states of its class."""
+    It is a subclass, since transformers finds hidden states by class."""
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(
@@ -148,22 +157,22 @@ class Layer(TransformerBlock):
 
 
 class Encoder(MPNetEncoder):
-    """An Encoder makes the bias once for all rows of a batch."""
+    """An Encoder is that of an MPNet, but computes the position bias once for all rows
+    of a batch."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, x: torch.Tensor, **_: Any) -> torch.Tensor:
-        """Return the bias [1, A, T, T] for states [B, T, H]."""
+        """Return the relative position bias [1, A, T, T] for states x [B, T, H]."""
         places = torch.arange(x.shape[1], device=x.device)
         buckets = self.relative_position_bucket(places - places[:, None])
         return self.relative_attention_bias(buckets).permute(2, 0, 1).unsqueeze(0)
 
 
 def arrange_layers(model: Model) -> Model:
-    """Give the layers of an MPNet or a DistilBERT the parts of a BERT's, and return the
-    model.
+    """Give the parts of an MPNet's or a DistilBERT's layers BERT's names, and return
+    the model.
 
-    The function stays the same up to rounding. Another model, or one with these parts,
-    stays as it is."""
+    Outputs of the model change by rounding alone. Other models are not changed."""
     encoder, config = base(model), base(model).config
     if type(getattr(encoder, "encoder", None)) is MPNetEncoder:
         encoder.encoder.__class__ = Encoder
@@ -172,7 +181,8 @@ def arrange_layers(model: Model) -> Model:
             layer.attention = arrange_attention(layer.attention, config)
     elif hasattr(encoder, "transformer") and not hasattr(encoder, "encoder"):
         encoder.encoder = encoder._modules.pop("transformer")
-        # transformers calls it by that name, under which torch does not list it.
+        # transformers still reads the old name; in __dict__ torch does not list it
+        # twice.
         encoder.__dict__["transformer"] = encoder.encoder
         for layer in encoder.encoder.layer:
             arrange_layer(layer)
@@ -180,15 +190,17 @@ def arrange_layers(model: Model) -> Model:
 
 
 def arrange_attention(attention: Part, config: PretrainedConfig) -> Attention:
-    """Return the attention of an MPNet's layer in the parts of a BERT's."""
+    """Return the attention of an MPNet's layer with BERT's names of its parts."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
     made = Attention(BiasAttention(attention.attn, config), output)
     return made.train(attention.training)
 
 
 def arrange_layer(layer: Part) -> None:
-    """Give a layer of a DistilBERT the parts of a BERT's, but for the dropout of its
-    attention's output, which it does not have."""
+    """Give the parts of a DistilBERT's layer BERT's names.
+
+    DistilBERT has no dropout after the output projection of attention, so that part is
+    an identity."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):
@@ -209,11 +221,9 @@ def arrange_layer(layer: Part) -> None:
 
 
 def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return the tensors of an MPNet or a DistilBERT by transformers' names, as
-    `save_pretrained` takes them.
+    """Return {transformers' name: tensor} of an MPNet or a DistilBERT, for saving.
 
-    Returns None for another model, whose names are transformers' own.
-    """
+    Returns None for other models, whose names were not changed."""
     family = base(model).config.model_type.removeprefix("operated-")
     if family not in NAMES:
         return None

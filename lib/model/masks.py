@@ -1,6 +1,5 @@
-"""Masks prune every linear layer of the encoder while it is fine-tuned: W' = M * W.
-
-BERMo has them in section 2.3, after Sanh et al. 2020 and Louizos et al. 2018.
+"""Masks prune every linear layer of the encoder while it is fine-tuned: W' = M * W
+(BERMo section 2.3, after Sanh et al. 2020 and Louizos et al. 2018).
 
     method      M in training                      gradient of the scores S      M in eval mode
     magnitude   1 on the k largest |W|             no scores                     the same
@@ -30,18 +29,17 @@ from torch import nn
 
 from .parts import layers
 
-FLOOR = 0.005  # "soft" keeps at least this share of a matrix.
-# These are l, r and b; the paper calls them gamma, epsilon and beta.
+FLOOR = 0.005  # Least share of a matrix that the method "soft" keeps.
+# Constants l, r and b of "l0" above; the paper calls them gamma, epsilon and beta.
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
-EDGE = 1e-4  # u is clamped this far from 0 and 1.
-Prune = Any  # lib.core.options has this class, and an export does not.
+EDGE = 1e-4  # Least distance of the random numbers u from 0 and 1.
+# Prune of lib.papers.bermo.options, which an exported model cannot import.
+Prune = Any
 
 
 def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
-    """Return the linear layers of the encoder in order.
-
-    Each is (number of its layer, name such as "3.output.dense", module).
-    """
+    """Return [(number of the layer, name such as "3.output.dense", module)] of all
+    linear layers of the encoder."""
     return [
         (number, f"{number}.{name}", part)
         for number, layer in enumerate(layers(model))
@@ -51,16 +49,16 @@ def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
 
 
 def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return the k-th largest of all values, by partial selection."""
+    """Return the k-th largest of all values of a tensor, without a full sort."""
     flat = values.detach().flatten()
-    if flat.device.type == "cpu":  # Here numpy is ten times faster than torch.
+    if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
         return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
     return flat.kthvalue(len(flat) - k + 1).values
 
 
 def mask_of_largest(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return a mask that is True on exactly k values: the largest, and of equal ones
-    the first."""
+    """Return a mask that is True for exactly the k largest values; ties keep the
+    first."""
     kth = kth_largest(values, k)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - k) > 0:
@@ -70,8 +68,8 @@ def mask_of_largest(values: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def masks_of_largest(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
-    """Return one mask for each tensor, True on the k largest values of all tensors
-    together."""
+    """Return a mask for each tensor; together they are True for the k largest values of
+    all tensors."""
     mask = mask_of_largest(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [
@@ -80,10 +78,10 @@ def masks_of_largest(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tens
 
 
 def final_cut(options: Prune) -> float | None:
-    """Return the score above which a mask is not 0 in the end.
+    """Return the score above which a weight stays in the final model.
 
-    It is the logit of the threshold for "soft", and ln(-l / r) for "l0". The other
-    methods compare scores with each other, and have None."""
+    It is the logit of the final threshold for "soft", and ln(-l / r) for "l0". The
+    other methods rank scores, and have None."""
     if options.method == "l0":
         return math.log(-LOW / HIGH)
     if options.method != "soft":
@@ -93,8 +91,10 @@ def final_cut(options: Prune) -> float | None:
 
 
 class Masked(torch.autograd.Function):
-    """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W
-    * g."""
+    """Masked computes M * W with straight-through gradients for the scores S.
+
+    For the gradient g of the result, dL/dW = M * g and dL/dS = W * g. A mask of None
+    stands for all ones."""
 
     @staticmethod
     def forward(
@@ -103,13 +103,13 @@ class Masked(torch.autograd.Function):
         scores: torch.Tensor | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        # A product with bool is slower.
+        # Cast the mask: a product with bool is slower.
         mask = None if mask is None else mask.to(weight.dtype)
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
     @staticmethod
-    # pyrefly: ignore[bad-override]  torch has any number of gradients.
+    # pyrefly: ignore[bad-override]  The base class takes any number of gradients.
     def backward(
         ctx: Any, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
@@ -119,7 +119,8 @@ class Masked(torch.autograd.Function):
 
 
 class Mask(nn.Module):
-    """A Mask is the parametrization of one weight [O, I]; see the head of this file."""
+    """A Mask is the torch parametrization of one weight [O, I] that prunes it; the top
+    of this file has the formulas."""
 
     def __init__(self, weight: torch.Tensor, options: Prune) -> None:
         super().__init__()
@@ -130,10 +131,8 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def choose_weights(self, weight: torch.Tensor) -> torch.Tensor | None:
-        """Return the mask of "magnitude", "movement" or "soft", bool [O, I].
-
-        Returns None where all weights stay.
-        """
+        """Return the mask of "magnitude", "movement" or "soft", bool [O, I], or None
+        where all weights stay."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask = self.scores.sigmoid() > threshold
@@ -145,8 +144,9 @@ class Mask(nn.Module):
         return None if k >= values.numel() else mask_of_largest(values, k)
 
     def draw_gates(self, draw: bool) -> torch.Tensor:
-        """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval
-        mode."""
+        """Return the mask of "l0", values from 0 to 1 [O, I].
+
+        draw: whether it is random, as in training, or fixed, as in eval mode."""
         logits = self.scores
         if draw:
             drawn = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_()
@@ -162,20 +162,17 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def count_kept(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return the number of weights with a mask above 0.
-
-        The mask of "l0" is always that of eval mode.
-        """
+        """Return the number of weights with a mask above 0, for "l0" as in eval
+        mode."""
         if self.method == "l0":
             return torch.count_nonzero(self.draw_gates(draw=False) > 0)
         mask = self.choose_weights(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def penalty(self) -> torch.Tensor:
-        """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0
-        ("l0").
+        """Return the penalty that makes masks sparse: the mean of sigmoid(S) ("soft"),
+        or of the probability that a mask is not 0 ("l0").
 
-        That chance is sigmoid(S - b ln(-l / r)).
-        """
+        That probability is sigmoid(S - b ln(-l / r))."""
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()

@@ -38,11 +38,17 @@ from torch.nn import functional
 from .options import Refused, stream
 from .parts import Padding, base, embedding_output, layers, padding, size
 
-EPS = 1e-12  # ELMo's code and BERT's LayerNorm have this value; the paper names none.
+# Number added to variances, as in ELMo's code and BERT's LayerNorm; the paper names
+# none.
+EPS = 1e-12
 
 
 class LayerMix(nn.Module):
-    """A LayerMix has L + 1 weights and one scale."""
+    """A LayerMix computes a weighted sum of the L + 1 states of an encoder.
+
+    states: L + 1.
+    norm, plain: rows of the tables at the top of this file; "" is no control.
+    init: initialisation of alpha, a function of torch.nn.init without its last "_"."""
 
     alpha: torch.Tensor
     gamma: torch.Tensor
@@ -62,11 +68,11 @@ class LayerMix(nn.Module):
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(states)
         self.dropout = nn.Dropout(dropout)
-        if plain:  # The weights are told, and no parameter is.
+        if plain:  # A control has fixed weights, and no parameters.
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
             return
-        if init != "zeros":  # Xavier is defined for a matrix, here of one row.
+        if init != "zeros":  # View alpha as a matrix, which Xavier requires.
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":
@@ -74,7 +80,8 @@ class LayerMix(nn.Module):
             self.shift = nn.Parameter(torch.zeros(states))
 
     def weights(self) -> torch.Tensor:
-        """Return softmax(alpha) [L + 1], of a plain mix the weights of its states."""
+        """Return the weights [L + 1] of the states: softmax(alpha), or the fixed
+        weights of a plain mix."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -82,7 +89,9 @@ class LayerMix(nn.Module):
     def forward(
         self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T]."""
+        """Return the mix [B, T, H] of L + 1 states [B, T, H].
+
+        mask: attention mask [B, T], or None."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
         if mask is not None:
@@ -99,10 +108,10 @@ class LayerMix(nn.Module):
     def normaliser(
         self, states: Sequence[torch.Tensor], real: torch.Tensor
     ) -> Callable[[int, torch.Tensor], torch.Tensor]:
-        """Return f(j, state) -> the normalised state, for the states of one pass.
+        """Return a function f(j, state j) -> normalised state, for the states of one
+        forward pass.
 
-        real: [B, T, 1], 1 at real tokens.
-        """
+        real: [B, T, 1], 1 for real tokens."""
         if self.norm == "none" or self.plain:
             return lambda _, state: state
         if self.norm == "channels":
@@ -118,9 +127,10 @@ class LayerMix(nn.Module):
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
-    # Forward hooks. They are methods, so that a copied model has its own.
+    # Forward hooks. They are methods, so that a copied model's hooks use its own mix.
     def start(self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor) -> None:
-        """Begin a pass with the embedding output. It is the hook of the embedding."""
+        """Store the embedding output as the first state of a forward pass (hook of the
+        embedding)."""
         self.seen = [output]
 
     def keep(
@@ -129,16 +139,16 @@ class LayerMix(nn.Module):
         __: tuple[Any, ...],
         output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
-        """Note the state of a layer. It is the hook of each layer."""
+        """Store the output of a layer (hook of each layer)."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(
         self, _: nn.Module, __: tuple[Any, ...], output: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Put the mix in place of the last state. It is the hook of the whole encoder.
+        """Put the mix in place of the last state (hook of the encoder).
 
-        Sums have alpha's type, because the differences between layers are small.
-        """
+        States are cast to alpha's dtype, because the differences between layers are
+        small."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         output["last_hidden_state"] = self(states, self.padding.mask)
         return output
@@ -147,8 +157,9 @@ class LayerMix(nn.Module):
 def standardise_states(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
     """Return a state [B, T, H] minus its mean, divided by its standard deviation.
 
-    Both are taken over real tokens and all channels. real: [B, T, 1], 1 at real tokens.
-    """
+    Both are taken over real tokens and all channels of the batch.
+
+    real: [B, T, 1], 1 for real tokens."""
     number = real.sum() * state.shape[-1]
     mean = (state * real).sum() / number
     variance = ((state - mean) * real).square().sum() / number
@@ -156,7 +167,7 @@ def standardise_states(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
 
 
 def find_mix(model: nn.Module) -> LayerMix | None:
-    """Return the mix of a model."""
+    """Return the layer mix of a model, or None."""
     return getattr(base(model), "mix", None)
 
 
@@ -168,12 +179,14 @@ def add(
     plain: str = "",
     seed: int = 0,
 ) -> dict[str, int]:
-    """Put a mix between encoder and head (an operation); alpha is drawn from `seed`.
+    """Put a mix between encoder and head (operation "mix"), and return {"states",
+    "parameters"}: numbers of mixed states and new parameters.
 
-    plain: "mean" or "embedding" puts a control there in which nothing is learned.
+    Raises Refused for a model that has a mix.
 
-    Returns {"states", "parameters"}. Raises Refused for a model that has a mix.
-    """
+    norm, init: as in LayerMix.
+    plain: "mean" or "embedding" for a control without learned parameters.
+    seed: the seed of alpha."""
     if find_mix(model):
         raise Refused("this model has a layer mix already: it takes one")
     encoder, encoder_layers = base(model), layers(model)

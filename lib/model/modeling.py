@@ -1,9 +1,9 @@
-"""This module has the classes of models that were operated on, for transformers.
+"""This module has the transformers classes of models with surgery.
 
-The configuration of such a model has its operations under "surgery". A new model does
-them again, then its weights are loaded. An exported folder carries this file and those
-that it imports, so that `AutoModel...from_pretrained(folder, trust_remote_code=True)`
-opens it anywhere."""
+The configuration of such a model has its operations under "surgery". A new model
+applies them when it is built, before its weights are loaded. An exported folder has
+this file and those that it imports, so that
+`AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it anywhere."""
 
 from functools import cache
 from typing import Any
@@ -17,12 +17,12 @@ FAMILIES = ("Bert", "Roberta", "Electra", "MPNet", "DistilBert")
 
 @cache
 def __getattr__(name: str) -> type[Any]:
-    """Return the class of operated models, or of their configurations, for a name in
-    transformers.
+    """Return a subclass of a transformers model or configuration, by its name, that
+    applies surgery.
 
-    The `model_type` of the configuration is one that transformers does not know. So
-    nothing opens such a folder without this file, and no cut matrix is filled with
-    random numbers. Raises AttributeError for a name of no supported family."""
+    The configuration has a `model_type` that transformers does not know. So no folder
+    with surgery is opened without this file, which would replace weights by random
+    ones. Raises AttributeError for a name of no supported family."""
     base = getattr(transformers, name) if name.startswith(FAMILIES) else None
     if base is None:
         raise AttributeError(
@@ -46,4 +46,5 @@ def __getattr__(name: str) -> type[Any]:
     )
 
 
-PLACE = {"__module__": __name__}  # transformers looks here for the sources of a class.
+# Attribute by which transformers finds the source file of these classes.
+PLACE = {"__module__": __name__}

@@ -1,4 +1,5 @@
-"""This module has names, checks and options that the models need, free of torch."""
+"""This module has the checks, errors and options that models need; it does not import
+torch."""
 
 import difflib
 import hashlib
@@ -9,21 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
-    """Refused is raised where a reader's value, file or machine does not do; the
-    message says why.
+    """Refused is raised for a value, a file or a machine of the user that cannot be
+    used.
 
-    It names the value, what is allowed and a fix. A command prints it in one line, and
-    keeps the traceback of all other errors."""
+    The message names the value, what is allowed and a fix. A command prints it in one
+    line; all other errors have a traceback."""
 
 
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-START = 5.0  # Before a search every gate has this alpha.
-FACTOR = 128  # The factorised token table has so many channels (MobileBERT).
+START = 5.0  # Initial alpha of every gate (lib.model.gates).
+FACTOR = 128  # Width of the factorised token embedding, as in MobileBERT.
 
 
-# These numbers have bounds, as a check and in words. A number without bounds is at
-# least 0.
+# Types of numeric options: (type, check, bounds in words). Plain int and float must be
+# at least 0.
 Number = Annotated[float, lambda n: 0 <= n < math.inf, "at least 0"]
 Count = Annotated[int, lambda n: n >= 1, "at least 1"]
 Positive = Annotated[float, lambda n: 0 < n < math.inf, "above 0"]
@@ -35,8 +36,8 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 def check_allowed(
     owner: str, name: str, value: object, allowed: Collection[Any]
 ) -> None:
-    """Raise Refused unless the value is allowed; it names the option and what is
-    allowed."""
+    """Raise Refused, with the allowed values, unless the option owner.name has one of
+    them."""
     if value not in allowed:
         raise Refused(
             f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"
@@ -44,7 +45,9 @@ def check_allowed(
 
 
 def check_name(what: str, name: object, allowed: Collection[Any]) -> None:
-    """Raise Refused unless a name is allowed; it tells the nearest allowed one."""
+    """Raise Refused, with the most similar allowed name, unless a name is allowed.
+
+    what: the kind of thing that is named, for the message."""
     if name in allowed:
         return
     folded = {str(choice).lower(): choice for choice in allowed}
@@ -56,8 +59,10 @@ def check_name(what: str, name: object, allowed: Collection[Any]) -> None:
 
 
 def stream(seed: int, name: str) -> int:
-    """Return a 63-bit seed for a generator, out of a seed and the name of its
-    stream."""
+    """Return a 63-bit seed for one of a run's random generators.
+
+    Each use of randomness has a `name`, such as "dropout", so that uses are independent
+    of each other."""
     return (
         int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big")
         >> 1
@@ -65,8 +70,9 @@ def stream(seed: int, name: str) -> int:
 
 
 def changed_fields(option: "Option") -> dict[str, Any]:
-    """Return the fields of an option that differ from their defaults: what a Spec
-    hashes."""
+    """Return {field: value} of an option's fields that differ from their defaults.
+
+    Only these are part of a Spec, so a new field does not change earlier identities."""
     return {
         field.name: value
         for field in fields(option)
@@ -82,7 +88,7 @@ class Option:
     int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused naming the
     field, its value and what is allowed."""
 
-    # Every class of options is a dataclass.
+    # For the type checker: all subclasses are dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
@@ -113,13 +119,15 @@ class Option:
     def check_type(
         self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str
     ) -> None:
-        """Raise Refused where a field is of another type; a bool is no number."""
+        """Raise Refused unless a field has a type; a bool does not count as a number.
+
+        words: name of the type for the message."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
             raise self.refuse_field(name, f"it must be {words}")
 
     def refuse_field(self, name: str, why: str) -> Refused:
-        """Return the Refused that names a field, its value and what is allowed."""
+        """Return a Refused whose message has a field, its value and a reason."""
         return Refused(
             f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}"
         )
@@ -130,25 +138,27 @@ class Ghost(Option):
     """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1,
     4.2)."""
 
-    # This is the convolution.
+    # Type of convolution (lib.model.ghost).
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    # Each layer has ghosts at these places (lib.model.ghost).
+    # Places in each layer that get a ghost module (lib.model.ghost).
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
-    kernel: Count  # A kernel has so many taps, an odd number.
-    # There are F ghost features; above 1 every head has its own kernels.
+    kernel: Count  # Size of a kernel in tokens or channels, an odd number.
+    # Number of ghost features; with more than 1, every head has kernels of its own.
     features: Count = 1
-    # A softmax normalises the taps; the paper says so for dwconv alone.
+    # Whether a softmax normalises a kernel's weights; the paper says so for dwconv
+    # alone.
     softmax: bool = False
-    relu: bool = False  # Each ghost feature passes a ReLU before it is added.
-    # Padded positions are set to zero first; the paper does not say.
+    relu: bool = False  # Whether ghost features pass a ReLU before they are added.
+    # Whether padded tokens are set to zero before the convolution; the paper does not
+    # say.
     mask: bool = False
-    # The raw kernel starts so ("uniform" has equal taps); the paper does not say.
+    # Initialisation of kernels ("uniform": equal weights); the paper does not say.
     init: Literal["xavier", "uniform"] = "xavier"
-    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this
-    # open.
+    # Weights that a softmax normalises together: the "taps" of one kernel, or for
+    # "conv1d_*" all "inputs" of an output. The paper leaves this open.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # "conv1d_f" takes rows of so many tokens alone, as tokens are its channels; others
-    # have 0.
+    # Tokens that every row must have under "conv1d_f", whose channels they are; 0 for
+    # other kinds.
     tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -160,19 +170,17 @@ class Ghost(Option):
 
     @property
     def uncut(self) -> tuple[str, ...]:
-        """Return what the cut before this ghost leaves whole (section 4.2).
-
-        "v" are the values, and "o" is the output projection.
-        """
+        """Return which of "v" (values) and "o" (output projection) the cut before this
+        ghost must not prune (section 4.2)."""
         if "qk" in self.positions:
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned: bool) -> None:
-        """Raise Refused where kind, positions, features and cut do not go together.
+        """Raise Refused where kind, positions, features and the model's pruning do not
+        fit together.
 
-        pruned: whether the model has lost heads.
-        """
+        pruned: whether the model has lost heads."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""
         if "qk" in inside and self.kind != "conv2d":
             wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"

@@ -1,7 +1,7 @@
-"""This module names the parts of an encoder of any family by their role.
+"""This module finds the parts of an encoder, such as its layers, in every family of
+models.
 
-Every other module of this folder builds on this one. Shapes: B batch, T tokens, H
-hidden, L layers."""
+Shapes: B batch, T tokens, H hidden, L layers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from .places import FFN2 as FFN2
 from .places import OUT as OUT
 from .places import QKV as QKV
 
-# A Part is a module of transformers or of this folder. torch gives the parts of a
-# module no types.
+# Module of transformers or of this folder. Its submodules have no types in torch, so a
+# type checker needs Any.
 Part = Any
 
 
 def base(model: nn.Module) -> Part:
-    """Return the encoder under the head: embeddings and L layers."""
+    """Return the encoder of a model without its head: embeddings and L layers."""
     return model.base_model
 
 
@@ -35,28 +35,28 @@ def layers(model: nn.Module) -> Part:
 def embedding_output(model: nn.Module) -> Part:
     """Return the module whose output [B, T, H] enters the first layer.
 
-    ELECTRA projects its embeddings.
-    """
+    In ELECTRA it is the projection after the embeddings."""
     return getattr(base(model), "embeddings_project", None) or base(model).embeddings
 
 
 def size(model: nn.Module) -> dict[str, int]:
-    """Return {"parameters": their number} of a model as it is."""
+    """Return {"parameters": number of parameters of a model} as an entry for
+    metrics."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def set_dropout(model: nn.Module, rate: float) -> None:
-    """Set the rate of every dropout layer, in hidden states, attention and head."""
+    """Set the rate of all dropout layers of a model."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
 
 
 def surgery(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the list of operations that were done to a model, the oldest first.
+    """Return the list of operations that have changed a model, the oldest first.
 
-    It is JSON, and is saved with the model. `operate` of surgery.py adds to it; code
-    that undoes an operation removes it."""
+    The operations are JSON and are saved with the model. `operate` of surgery.py adds
+    to the list; code that undoes an operation removes it."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -65,10 +65,10 @@ def slice_linear(
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
 ) -> nn.Linear:
-    """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
+    """Return a new linear layer with some rows (outputs) and columns (inputs) of
+    another.
 
-    Device and dtype stay. rows, columns: indices, or None for all of them.
-    """
+    rows, columns: indices, or None for all."""
     weight, bias = projection.weight, projection.bias
     if rows is not None:
         weight = weight[rows.to(weight.device)]
@@ -82,7 +82,7 @@ def slice_linear(
 
 
 def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
-    """Return a linear layer that has these Parameters."""
+    """Return a linear layer with given Parameters, which are not copied."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
     # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
@@ -91,21 +91,23 @@ def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
 
 
 class Padding:
-    """A Padding holds the mask [B, T] of the current batch: 1 at real tokens, or None
-    without."""
+    """A Padding has the attention mask [B, T] of the current batch, or None without
+    one.
+
+    Modules deep inside a model read it here, as transformers does not pass it to
+    them."""
 
     mask: torch.Tensor | None = None
 
     def read(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Read the mask of a batch. It is the hook that runs before the encoder."""
+        """Store the attention mask of a batch (forward pre-hook of the encoder)."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
 def padding(model: nn.Module) -> Padding:
-    """Return the Padding of a model, which all its modules share; a copied model gets
-    its own."""
+    """Return the Padding that all modules of a model share, and add it if needed."""
     encoder = base(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = Padding()
@@ -118,8 +120,9 @@ def zero_padding(
 ) -> torch.Tensor:
     """Return x with zeros at padded tokens.
 
-    x: [B, T, C] or [B, M, T, C]. padding: a Padding, or None to leave x as it is.
-    square: whether columns are tokens too."""
+    x: [B, T, C] or [B, M, T, C], for C channels and M maps.
+    padding: a Padding, or None to leave x as it is.
+    square: whether the last axis has tokens too, as in attention maps."""
     if padding is None or padding.mask is None:
         return x
     rows = padding.mask.to(x.dtype).unsqueeze(-1)

@@ -1,12 +1,12 @@
-"""This module has the names of the linear layers and LayerNorms of a transformer layer,
-free of torch."""
+"""This module has the names of the linear layers and LayerNorms of a transformer layer;
+it does not import torch."""
 
-# These are paths of linear layers in a layer, as every operation finds them.
+# Paths of the linear layers in a transformer layer, which are BERT's.
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 LINEAR = (*QKV, OUT, FFN1, FFN2)
-# In two families transformers has other names for them, and for the LayerNorms of
-# attention and layer; and one family has another name for the stack of layers.
+# {family: {BERT's name: transformers' name}} of linear layers and LayerNorms, for the
+# families whose names differ.
 NAMES: dict[str, dict[str, str]] = {
     "mpnet": dict(zip(LINEAR, (f"attention.attn.{x}" for x in "qkvo"), strict=False)),
     "distilbert": dict(
@@ -22,4 +22,5 @@ NAMES["distilbert"] |= {
     "attention.output.LayerNorm": "sa_layer_norm",
     "output.LayerNorm": "output_layer_norm",
 }
-STACKS = {"distilbert": "transformer"}  # It is "encoder" in the others.
+# {family: transformers' name of the list of layers}; all others have "encoder".
+STACKS = {"distilbert": "transformer"}

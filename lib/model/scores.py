@@ -1,9 +1,9 @@
-"""This module has eager attention in one place, and gives access to its raw scores.
+"""This module has eager attention, and gives access to its raw scores.
 
-A raw score is query times key over the root of the head size, before mask and softmax;
-in an MPNet its bias is added. The framework gives only probabilities after dropout.
-Here `masked_scores` computes all scores: every attention that `register` makes known calls it,
-and `watch_scores` reads along.
+A raw score is query times key divided by the root of the head size, before mask and
+softmax; in an MPNet the relative position bias is added. transformers returns only
+probabilities after dropout. Here every attention calls `masked_scores`, and
+`watch_scores` collects the scores.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -20,18 +20,20 @@ from transformers.masking_utils import eager_mask
 
 from .parts import Part, embedding_output, layers
 
-ATTENTION = f"{__name__}.attend"  # An export registers another name.
-SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
-# Attention functions of these names report their raw scores by themselves, so `watch_scores`
-# need not replace them.
+# Name for transformers. It has the module's name, so that an exported model, whose
+# module has another, does not replace it.
+ATTENTION = f"{__name__}.attend"
+SHORT = 64  # Number of keys below which the softmax is taken along the first axis.
+# Names of attention functions that call `masked_scores`, so that `watch_scores` works
+# with them.
 OURS: set[str] = set()
-# The scores of each of these self-attentions go to its list.
+# {self-attention module: list that collects its raw scores}.
 _watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
 def register(name: str, attention: Callable[..., Any]) -> None:
-    """Make an attention known to transformers; its mask [B, 1, T, T] is added to the
-    scores."""
+    """Register an attention function with transformers, with a mask [B, 1, T, T] that
+    is added to the scores."""
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
@@ -45,11 +47,13 @@ def masked_scores(
     scaling: float | None = None,
     position_bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the
-    softmax.
+    """Return the attention scores [B, A, T, T] with mask, before the softmax.
 
-    position_bias: [1, A, T, T], which is added to the scores (lib.model.layout), or
-    None. The scores without the mask go to the list of `watch_scores`."""
+    Scores without the mask are appended to the list of `watch_scores`.
+
+    query, key: [B, A, T, D].
+    attention_mask: tensor that is added, or None.
+    position_bias: [1, A, T, T] (lib.model.layout), or None."""
     scores = (
         query
         @ key.transpose(2, 3)
@@ -65,11 +69,14 @@ def masked_scores(
 def maps(
     scores: torch.Tensor, drop: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """Return drop(softmax over the keys) of scores [B, A, T, T].
+    """Return the attention maps: drop(softmax over the keys) of scores [B, A, T, T].
 
-    Along a short last axis a CPU takes the softmax element by element. Along the first
-    axis it works in vectors, ten times as fast. So short rows of keys are moved there,
-    and back as a view; not in an exported graph, which takes rows of any length."""
+    Along a short last axis, PyTorch computes the softmax on a CPU element by element.
+    Along the first axis it uses vector instructions, ten times as fast. So short rows
+    of keys are moved there, but not in an exported graph, which takes rows of any
+    length.
+
+    drop: the dropout function."""
     if is_exporting() or scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return drop(scores.softmax(-1))
     return drop(scores.permute(3, 0, 1, 2).contiguous().softmax(0)).permute(1, 2, 3, 0)
@@ -86,11 +93,12 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers
-    wants them.
+    """Return (context [B, T, A, D], attention maps [B, A, T, T] after dropout) of eager
+    attention.
 
-    Dropout goes through the module's own layer, of the same rate, because
-    `lib.train.lean` may have put another kind of layer there."""
+    The signature is that of transformers' attention interface. The module's dropout
+    layer is called, and `dropout` ignored, because `lib.train.lean` may have replaced
+    the layer by a faster one of the same rate."""
     scores = masked_scores(module, query, key, attention_mask, scaling, position_bias)
     attention_maps = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
@@ -103,10 +111,11 @@ register(ATTENTION, attend)
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model use the attention of this file while the context is open.
+    """Let a model use the eager attention of this file while the context is open.
 
-    The function of the model stays the same. An attention that surgery put in stays.
-    Nothing happens unless `is_enabled`."""
+    Outputs change by rounding alone. A model whose attention already calls
+    `masked_scores`, as after surgery, is not changed. Nothing happens unless
+    `is_enabled`."""
     before: Any = model.config._attn_implementation
     if not is_enabled or before in OURS:
         yield
@@ -120,11 +129,10 @@ def use_eager_attention(
 
 @contextmanager
 def watch_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
-    """Yield a list that each forward pass fills with L scores [B, A, T, T] before the
-    mask.
+    """Yield a list that each forward pass fills with the raw scores [B, A, T, T] of L
+    layers, before mask and softmax.
 
-    The scores carry gradients.
-    """
+    The scores have gradients."""
     seen: list[torch.Tensor] = []
     watched = [layer.attention.self for layer in layers(model)]
     _watched.update(dict.fromkeys(watched, seen))

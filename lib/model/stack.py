@@ -1,8 +1,9 @@
-"""This module has EfficientBERT's networks in torch (section 3.1).
+"""This module has EfficientBERT's feed-forward networks and token embedding in torch
+(section 3.1).
 
-They are stacked feed-forward networks of any formula, and the embedding of neighbouring
-tokens. Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer
-to, a network has e = int(D / q) inner channels, and a layer has k stacked networks
+Letters: B batch, T tokens, H hidden, L layers. A layer has k stacked feed-forward
+networks, each with the function of a formula (lib.model.formula) and e = int(D / q)
+inner channels, where D is the width of the whole net and q the divisor of that layer
 (lib.papers.efficientbert.search.net)."""
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Network(nn.Module):
-    """A Network is one feed-forward network: the weights of f, dropout and
+    """A Network is one feed-forward network: linear maps W1 and W2, dropout and
     LayerNorm."""
 
     def __init__(self, hidden: int, inner: int, eps: float, rate: float) -> None:
@@ -33,8 +34,8 @@ class Network(nn.Module):
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner: int) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-        """Return the linear maps "W1" and "W2" with only their first `inner`
-        channels."""
+        """Return {"W1", "W2": functions}, the linear maps cut to the first `inner`
+        inner channels."""
         first, second = self.W1, self.W2
         if inner < first.out_features:
             first = partial(
@@ -47,12 +48,14 @@ class Network(nn.Module):
 
 
 class Norm(nn.Module):
-    """A Norm is the last LayerNorm of the active part of a stack, for hooks
-    (lib.model.taps)."""
+    """A Norm applies the last active LayerNorm of a stack.
+
+    Which network is the last changes in a supernet; hooks of lib.model.taps need one
+    fixed module."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        # The list hides it from torch, so that it is no submodule.
+        # A list hides the stack from torch, so that it is no submodule of this one.
         self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -61,13 +64,12 @@ class Norm(nn.Module):
 
 
 class Stack(nn.Module):
-    """A Stack stands in for a layer's output block: k times LayerNorm(x +
-    dropout(f(x))).
+    """A Stack replaces a layer's feed-forward block: k times LayerNorm(x +
+    dropout(f(x))), for x [B, T, H].
 
-    Each network has its own weights. The block before the stack passes x [B, T, H] on.
-    """
+    Each of the k networks has weights of its own."""
 
-    networks: Part  # These are Networks in a ModuleList.
+    networks: Part  # ModuleList of Networks.
 
     def __init__(
         self, hidden: int, inner: int, count: int, eps: float, rate: float
@@ -78,11 +80,13 @@ class Stack(nn.Module):
         self.LayerNorm = Norm(self)
 
     def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
-        """Choose the active part: the first `count` networks, and their first `inner`
-        channels.
+        """Choose the active part of the stack: its first `count` networks, and their
+        first `inner` channels.
 
-        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises Refused
-        where the stack is smaller."""
+        Raises Refused where the stack is smaller.
+
+        formula: the text of f.
+        mismatch: "truncate" or "pad" (lib.model.formula.evaluate)."""
         channels = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > channels:
             raise Refused(
@@ -102,12 +106,13 @@ class Stack(nn.Module):
 
 
 class Trigram(nn.Module):
-    """A Trigram embeds three neighbouring tokens: [B, T] to [B, T, H] (MobileBERT).
+    """A Trigram embeds each token with its two neighbours: ids [B, T] to states [B, T,
+    H] (MobileBERT).
 
-    The rows of a narrow table for the next token, the token and the one before go side
-    by side through a linear layer; they are zero past either end. Unlike in the code,
-    the padding token's row is zero and stays so, so that the length of the padding
-    changes nothing."""
+    The embeddings of the next token, the token and the previous token, from a narrow
+    table, are concatenated and pass a linear layer; they are zero beyond the ends.
+    Unlike in EfficientBERT's code, the padding token's embedding is always zero, so
+    that the length of the padding changes nothing."""
 
     def __init__(
         self, vocabulary: int, width: int, hidden: int, padding: int | None
@@ -124,10 +129,10 @@ class Trigram(nn.Module):
 
 
 def trigram(model: nn.Module, width: int) -> dict[str, int]:
-    """Put a Trigram in place of the token table (an operation).
+    """Put a Trigram in place of the token embedding (operation "trigram"), and return
+    {"parameters": change of their number}.
 
-    width: the width of its table. Returns {"parameters": the change of their number}.
-    """
+    width: the width of its table."""
     embeddings = base(model).embeddings
     old = embeddings.word_embeddings
     config: Any = model.config
@@ -139,13 +144,15 @@ def trigram(model: nn.Module, width: int) -> dict[str, int]:
 
 
 def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
-    """Put the stacks of a net in place of the feed-forward networks (an operation).
+    """Put stacks in place of the feed-forward networks (operation "stack"), and return
+    {"networks": their number, "parameters": change of their number}.
+
+    The model must be built for the net (lib.model.supernet). Weights are drawn from
+    torch's random state.
 
     net: JSON of a lib.papers.efficientbert.search.net.Net, {"hidden", "width", "heads",
-    "mismatch", "layers"}. A layer is (formula, number of its networks, divisor of the
-    width). The model must be built for the net (lib.model.supernet). Weights come from
-    torch's random state. Returns {"networks": their number, "parameters": the change of
-    their number}."""
+    "mismatch", "layers"}; a layer is (formula, number of networks k, divisor q of the
+    width)."""
     config: Any = model.config
     before = size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
@@ -161,10 +168,11 @@ def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
 
 
 def draw(module: Module, model: nn.Module) -> Module:
-    """Draw a module's weights as the model's configuration says, and return it.
+    """Initialise a module as the model's configuration says, move it to the model's
+    device, and return it.
 
-    Weights are drawn from N(0, initializer_range), and biases are 0. The module moves
-    to the model's device."""
+    Weights are drawn from a normal distribution with standard deviation
+    `initializer_range`, and biases are 0."""
     config: Any = model.config
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):

@@ -1,8 +1,8 @@
-"""This module builds models for a net, runs parts of them, and hands their weights
-down.
+"""This module builds EfficientBERT's supernet, activates parts of it, and copies its
+weights to smaller models (section 3.2).
 
-A net is JSON of a lib.papers.efficientbert.search.net.Net (EfficientBERT section 3.2).
-Letters: H hidden, L layers, k networks of a stack, q the divisor of its width."""
+A net is the description of a model: a lib.papers.efficientbert.search.net.Net or its
+JSON. Letters: H hidden, L layers, k networks of a stack, q the divisor of its width."""
 
 import re
 from typing import Any
@@ -13,17 +13,18 @@ from . import backbone
 from .options import FACTOR, Refused
 from .parts import layers, surgery
 
-Net = Any  # lib.papers.efficientbert.search.net has this class, and an export does not.
+# Net of lib.papers.efficientbert.search.net, which an exported model cannot import.
+Net = Any
 
 
 def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
-    """Return a Net, or its JSON, as JSON."""
+    """Return the JSON of a net, which may be given as a Net or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def read_net(model: transformers.PreTrainedModel) -> dict[str, Any]:
-    """Return the net that a model was built for, as JSON. Raises Refused without
-    stacks."""
+    """Return the net that a model was built for, as JSON. Raises Refused for a model
+    without stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
             return op["net"]
@@ -36,13 +37,15 @@ def build(
     like: transformers.PretrainedConfig | None = None,
     **config: Any,
 ) -> transformers.PreTrainedModel:
-    """Return a model of class `cls` for a Net or its JSON.
+    """Return a model of class `cls` for a net, with random weights.
 
-    Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration
-    whose tables (vocabulary, positions, segments, padding) are taken instead of BERT's;
-    where it has no segments, as an MPNet's, there is one. config: further values of the
-    configuration, such as num_labels. LayerNorm's eps is the framework's 1e-5, as in
-    the code, not BERT's 1e-12."""
+    Weights are drawn from a normal distribution with standard deviation 0.02, by
+    torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
+    not BERT's 1e-12.
+
+    like: a configuration whose vocabulary size, positions, token types and padding
+    token are taken instead of BERT's; one without token types, such as MPNet's, gives
+    one. config: further values of the configuration, such as num_labels."""
     net = as_json(net)
     tables = (
         "vocab_size",
@@ -72,13 +75,13 @@ def build(
 def choose(
     model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None
 ) -> None:
-    """Let a supernet run as `net`, or with None as all that it was built for.
+    """Activate the part of a supernet that is a smaller net, or all of it where `net`
+    is None.
 
     The first networks of each stack run, with the first channels of each network and
-    the net's formulas. No weight is changed. Channels out of use get a gradient of
-    zero, so AdamW's momentum and decay still move them. Networks out of use get no
-    gradient, and stay. Raises Refused where the net has other layers, or larger ones.
-    """
+    the net's formulas. No weight is changed. Inactive channels get a gradient of zero,
+    so AdamW's momentum and decay still change them. Inactive networks get no gradient,
+    and do not change. Raises Refused for larger stacks than the supernet's."""
     net = read_net(model) if net is None else as_json(net)
     for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
         layer.output.use(formula, count, net["width"] // q, net["mismatch"])
@@ -87,19 +90,18 @@ def choose(
 def inherit_weights(
     student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
 ) -> list[str]:
-    """Fill a model with the leading block of each tensor of the same name in a larger
-    one.
+    """Copy the leading block of each tensor of a larger model to a smaller one.
 
-    So it gets the first networks of each stack, and the first channels (EfficientBERT
-    section 3.2, and its code). A student of m times as many layers takes layer i m
-    times, as layers m i to m i + m - 1. The feed-forward block of a plain BERT is the
-    first network of a stack. A narrower student reads heads across their boundaries, as
-    in the code: the first 360 of 540 rows are eight heads of 45, which it reads as
-    twelve of 30.
+    So the student gets the first networks of each stack, and their first channels
+    (EfficientBERT section 3.2, and its code). A student with m times as many layers
+    gets layer i of the source m times, as layers m i to m i + m - 1. The feed-forward
+    block of a plain BERT becomes the first network of a stack. In a narrower student,
+    heads mix those of the source, as in the code: the first 360 of 540 rows are eight
+    heads of 45, which the student reads as twelve of 30.
 
-    Returns the names of the student's tensors that the source does not have, which stay
-    as they were. Raises Refused for a tensor or a number of layers that does not fit,
-    and for another vocabulary."""
+    Returns the names of the student's tensors that the source lacks, which are not
+    changed. Raises Refused for a tensor or a number of layers that does not fit, and
+    for another vocabulary size."""
     words = [m.config.vocab_size for m in (student, source)]
     depths = [len(layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
@@ -135,10 +137,8 @@ def inherit_weights(
 
 
 def as_stack(name: str) -> str:
-    """Return the name in a stack of a tensor of a plain BERT's feed-forward block.
-
-    Other names stay.
-    """
+    """Return the name that a tensor of BERT's feed-forward block has in a stack; other
+    names are returned unchanged."""
     parts = {
         "intermediate.dense": "W1",
         "output.dense": "W2",
@@ -151,6 +151,6 @@ def as_stack(name: str) -> str:
 
 
 def drop_prefix(name: str, model: transformers.PreTrainedModel) -> str:
-    """Return a tensor's name without the prefix that models with a head put before the
-    encoder."""
+    """Return a tensor's name without the prefix, such as "bert.", that models with a
+    head have for their encoder."""
     return name.removeprefix(f"{model.base_model_prefix}.")

@@ -1,14 +1,14 @@
-"""Surgery is operations that change a model in place and report what they did.
+"""Surgery is a list of operations that change a model in place, such as pruning.
 
     operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
     seed=1)
 
-An operation is JSON. The model keeps the list of its operations (`surgery` of
-parts.py): it is saved with the weights, and the operations are done again before
-weights are loaded. Operate before the first forward pass, because transformers records
-its output hooks by class at first use."""
+An operation is JSON. The list of a model's operations (`surgery` of parts.py) is saved
+with the weights, and the operations are applied again before weights are loaded. Apply
+operations before the first forward pass, because transformers sets its output hooks by
+class at first use."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -34,17 +34,20 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "stack": stack,
     "trigram": trigram,
 }
-# After a cut or keep with one of these arguments the widths of a layer must not change
-# again.
+# Arguments of "cut" and "keep" that give parts of a layer different widths, after which
+# heads and neurons cannot be cut again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
 def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Do one operation, add it to the model's list, and return its report.
+    """Apply an operation to a model, add it to the model's list, and return its report.
 
-    more: arguments that the list does not have, such as the scores of a cut or the seed
-    of a ghost. Raises Refused, before anything changes, for an unknown operation, and
-    for one that cannot come after an earlier one."""
+    Raises Refused, before anything changes, for an unknown operation, and for one that
+    cannot come after an earlier one.
+
+    op: {"op": name, arguments...}.
+    more: arguments that are not saved, such as the scores of a cut or the seed of a
+    ghost."""
     name: Any = op.get("op")
     change = function(name)
     for done in surgery(model):
@@ -60,17 +63,17 @@ def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def function(name: str) -> Callable[..., dict[str, Any]]:
-    """Return the function of an operation.
+    """Return the function of an operation by name.
 
-    It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or
-    in an exported folder. Raises Refused for an unknown name."""
+    It is one of OPERATIONS, or `change` of a module of that name in `lib.methods` or in
+    an exported folder. Raises Refused for an unknown name."""
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:
                 module = import_module(f"{package}.{name}")
             except ModuleNotFoundError as error:
                 if error.name not in (package, f"{package}.{name}", "lib"):
-                    raise  # The module is there, and lacks something itself.
+                    raise  # The module exists, but one of its own imports is missing.
                 continue
             if change := getattr(module, "change", None):
                 return change

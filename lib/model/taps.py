@@ -1,7 +1,7 @@
-"""This module reads hidden states inside a model by their role, whatever its backbone.
+"""This module reads the hidden states inside an encoder of any family, by hooks.
 
-The framework's own `output_hidden_states` drops a replaced layer without an error;
-these hooks do not. Shapes: B batch, T tokens, H hidden, L layers."""
+transformers' `output_hidden_states` leaves out a replaced layer without an error; these
+hooks do not. Shapes: B batch, T tokens, H hidden, L layers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,10 +12,10 @@ from .parts import Part, embedding_output, layers
 
 @contextmanager
 def taps(model: Part) -> Iterator[dict[str, Any]]:
-    """Yield a dict that each forward pass fills anew with hidden states [B, T, H].
+    """Yield a dict that each forward pass fills with its hidden states [B, T, H].
 
-    "embedding" is one state; "attention" (after the attention block) and "ffn" (after
-    the layer) are lists of L states."""
+    "embedding" is one tensor; "attention" (outputs of the attention blocks) and "ffn"
+    (outputs of the layers) are lists of L tensors."""
     seen: dict[str, Any] = {}
 
     def start(_: Part, __: tuple[Any, ...], output: Any) -> None:

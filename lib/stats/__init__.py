@@ -1,3 +1,4 @@
-"""This room has metrics, costs, and the paired differences that words rest on.
+"""This package has metrics, costs, and paired differences with their intervals, from
+which claims are judged.
 
-It is free of torch."""
+It does not import torch."""

@@ -1,10 +1,9 @@
-"""This module has SQuAD's exact match and F1 in float64, from 0 to 1. It is free of
-torch.
+"""This module has SQuAD's exact match and F1 in float64, from 0 to 1, without torch.
 
-They are those of the official script of version 2.0. The script of version 1.1 differs
-on answers of which normalisation leaves nothing, such as ".": it takes them as they
-are. Version 2.0 drops them, and reads a question without any other answer as one whose
-answer is "". It gives F1 1 where both sides are empty, and 0 where one is."""
+They are computed as in the official script of SQuAD 2.0. The script of SQuAD 1.1
+differs for accepted answers that are empty after normalisation, such as ".": it keeps
+them. Version 2.0 drops them, and a question without any other answer gets the answer
+"". Its F1 is 1 where prediction and answer are both empty, and 0 where one is."""
 
 import re
 import string
@@ -28,13 +27,15 @@ def normalise(text: str) -> str:
 def exact(prediction: str, golds: Sequence[str]) -> float:
     """Return 1.0 where the prediction equals one of the accepted texts, else 0.0.
 
-    golds: the accepted texts; [] for a question without an answer.
-    """
+    Both are normalised first.
+
+    golds: the accepted texts; [] for a question without an answer."""
     return float(normalise(prediction) in _golds(golds))
 
 
 def span_f1(prediction: str, golds: Sequence[str]) -> float:
-    """Return the F1 of the words against the accepted text for which it is largest."""
+    """Return the F1 of a prediction's words, the largest over the accepted texts
+    `golds`."""
     words = normalise(prediction).split()
     return max(_f1(words, gold.split()) for gold in _golds(golds))
 
@@ -42,11 +43,13 @@ def span_f1(prediction: str, golds: Sequence[str]) -> float:
 def score(
     predictions: Sequence[str], answers: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Return the means over the questions: {"exact", "span_f1"}.
+    """Return {"exact": mean, "span_f1": mean} over N questions.
 
-    Where some question has no answer, both names stand once more after "has_answer_"
-    and "no_answer_". predictions: N texts, "" for no answer. answers: N lists of
-    accepted texts (Split.answers)."""
+    Where some questions have no answer, the means over those with and without an answer
+    follow, under names that begin with "has_answer_" and "no_answer_".
+
+    predictions: N texts, "" for no answer.
+    answers: N lists of accepted texts (Split.answers)."""
     if not len(predictions):
         raise Refused("no questions to score")
     cases = list(zip(predictions, answers, strict=True))

@@ -1,8 +1,9 @@
-"""This module has scores of collected runs, their Pairs for the statistics, and short
-texts of tables.
+"""This module computes scores of runs, pairs them for statistics, and formats them for
+tables.
 
-All of them are of the rows that `judged_rows` returns. So the difference between two cells
-of a table is the one that a verdict on them uses."""
+A collected frame is a table with a line for each Outcome of a grid. All scores are on
+the examples of `judged_rows`, so a verdict uses the same difference that two cells of a
+table show."""
 
 from __future__ import annotations
 
@@ -33,15 +34,14 @@ from lib.stats.paired import score as score_answers
 if TYPE_CHECKING:
     import pandas as pd
 
-# These steps score the model that they make. A search scores soft masks, so it is left
-# out, and the network that is cut out of it is judged.
+# Steps whose runs score the model that they make. A search is left out, as it scores a
+# network with soft masks; the network that is cut out of it is scored by a later step.
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A Column of a paper's table is the metric of a task's labelled split that it
-    prints."""
+    """A Column is a metric on a split of a task, as a paper's table prints it."""
 
     title: str
     task: str
@@ -50,12 +50,12 @@ class Column:
 
     @property
     def name_of_score(self) -> str:
-        """Return the name of the score among a run's metrics."""
+        """Return the key of the score in a run's `metrics.json`."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
     def predictions(self) -> str:
-        """Return the name of the arrays that the score is computed from."""
+        """Return the stem of the run's file with the predictions behind the score."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
@@ -65,18 +65,20 @@ def pair_columns(
     baseline: str,
     columns: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
-    """Return the Pairs of two models' runs in a collected frame, one for each column of
-    a task.
+    """Return the Pairs of two models' runs in a collected frame, one for each Column,
+    task and seed.
 
-    The frame has the columns task, seed, model and run. Runs are matched by task and
-    seed, their rows by index. A Pair has the title of its column as task. columns:
-    those of each task. Runs that are missing or failed, or that lack the split of a
-    column, make no Pair, and neither do runs of different dtypes (`select_one_dtype`)."""
+    A Pair's task is the title of its Column. Runs that are missing or lack the split of
+    a Column make no Pair, and neither do runs of different dtypes (`select_one_dtype`).
+
+    frame: a frame with the columns task, seed, model and run.
+    method, baseline: names in the column `model`.
+    columns: {task: its Columns}."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
     )
-    # pyrefly: ignore[bad-argument-type]  # For the stub, names of columns may be any Hashable.
+    # pyrefly: ignore[bad-argument-type]  # pandas types names of columns as Hashable.
     return align_rows(ours, theirs, columns)
 
 
@@ -86,11 +88,14 @@ def align_rows(
     columns: Mapping[str, Sequence[Column]],
     spared: Sequence[bool] = (False, False),
 ) -> list[Pair]:
-    """Return the Pairs of collected rows of two models, as `pair_columns` does.
+    """Return the Pairs of two models' rows, matched by task and seed.
 
-    A seed in which one of both models collapsed makes no pair. spared: whether each
-    model's runs count although they collapsed. Raises Refused where two runs were
-    evaluated on different rows."""
+    A seed in which one of the two models collapsed (`Level`) makes no Pair. Raises
+    Refused where two runs were evaluated on different examples.
+
+    ours, theirs: rows of a collected frame, with task, seed and run.
+    columns: {task: its Columns}.
+    spared: for each of the two models, whether its collapsed runs count too."""
     both = select_one_dtype([*ours, *theirs])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -122,15 +127,16 @@ def align_rows(
     return replicates
 
 
-MIXED = "with runs of two dtypes"  # This is the state of such a run.
+# State of a row without a comparable run: runs of its task and seed have two dtypes.
+MIXED = "with runs of two dtypes"
 
 
 def dtypes(spec: Json) -> set[str]:
-    """Return the dtypes in which the model of a Spec, as JSON, and its inputs were
-    computed.
+    """Return the dtypes in which the run of a Spec and all its inputs were computed.
 
-    A latency is measured in its own dtype, whatever its models were computed in.
-    """
+    The dtype of a latency is left out, as its models may be of another one.
+
+    spec: the Spec as JSON."""
     numerics = (
         {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
     )
@@ -139,8 +145,10 @@ def dtypes(spec: Json) -> set[str]:
 
 
 def group_by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return [the collected rows of one task and seed whose runs are there or have two
-    dtypes]."""
+    """Return lists of rows, each with the rows of one task and seed that are compared
+    with each other.
+
+    Rows without a run are left out, unless their state is MIXED."""
     groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
@@ -149,15 +157,18 @@ def group_by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, 
 
 
 def shared_dtypes(runs: Iterable[Run]) -> set[str]:
-    """Return the dtypes in which some runs and their inputs were computed."""
+    """Return the set of all dtypes in which some runs and their inputs were
+    computed."""
     return set().union(*(dtypes(run.spec) for run in runs))
 
 
 def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return collected rows in which the runs of one task and seed have one dtype.
+    """Return rows in which all runs of one task and seed have one dtype, so that their
+    difference is not one of rounding.
 
-    Where they have not, and each has a run in float32 (`lib.core.store.Run.twin`), that
-    one counts. Else none of them counts: its row has no run, and the state MIXED."""
+    Where runs have two dtypes, their float32 twins (`lib.core.store.Run.twin`) take
+    their place. Where twins are missing, the rows get the run None and the state
+    MIXED."""
     changed = {}
     for group in group_by_place(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
@@ -176,11 +187,10 @@ def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return in a list a sentence on the dtypes of what is compared; none where all
-    have one.
+    """Return a list with a sentence on the dtypes of the compared runs, or [] where all
+    have one dtype.
 
-    parts: collected rows. In each part, the rows of one task and seed are compared.
-    """
+    parts: lists of rows. In each list, the rows of one task and seed are compared."""
     counts = Counter()
     groups = [
         group for part in parts for group in group_by_place(select_one_dtype(part))
@@ -199,20 +209,22 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def unseen_of_run(run: Run) -> Json | None:
-    """Return what the Spec of a run says of its unseen rows, or None if it has none."""
+    """Return the description of unseen rows in a run's Spec ({"rows", "digest", ...}),
+    or None where the run has none."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
 def judged_rows(run: Run, column: Column) -> dict[str, Any]:
-    """Return the N rows that a run is scored on: {"labels", "said", "cluster",
-    "index"}.
+    """Return labels and predictions of the N examples that a run is scored on.
 
-    "labels", "said" (predicted classes or scores) and "cluster" are arrays [N]. The
-    rows are those of the column's split. Behind development rows stand the judged ones
-    of the run's unseen rows, if it has some (lib.data.unseen). Without these each row
-    is a cluster. "index" identifies the rows, and unseen rows by their digest. In a
-    task of spans "said" is the mark of each question."""
+    The keys are "labels" [N], "said" [N] (predicted classes or scores; for answer spans
+    the score of each question), "cluster" [N] (examples that share text have one
+    number), and "index", a list that is equal for runs on the same examples.
+
+    The examples are the rows of the Column's split. After development rows follow the
+    unseen rows that are judged, where the run has some (lib.data.unseen). Without
+    unseen rows each example is a cluster."""
     stored, unseen_spec = run.arrays(column.predictions), unseen_of_run(run)
     if column.metric in MARKS:
         said = stored[column.metric]
@@ -234,12 +246,15 @@ def judged_rows(run: Run, column: Column) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Level:
-    """A Level says how a run's score on its judged rows compares with having learned
-    nothing."""
+    """A Level compares a run's score with that of a model which has learned nothing.
 
-    score: float  # It is in points.
-    chance: float  # Two standard errors above what the most frequent class reaches, in points.
-    constant: bool  # The run gives one answer on all rows.
+    A run has collapsed if it does no better, or predicts the same for all examples."""
+
+    score: float  # Score on the judged examples, in points.
+    # Score in points that a model without knowledge may reach: for accuracy, two
+    # standard errors above the share of the most frequent class.
+    chance: float
+    constant: bool  # Whether the predictions for all examples are equal.
 
     @property
     def collapsed(self) -> bool:
@@ -248,18 +263,20 @@ class Level:
 
 @lru_cache(maxsize=8192)
 def level_of_run(run: Run, column: Column) -> Level:
-    """Return the Level of a run in a column.
+    """Return the Level of a run in a Column.
 
-    A model without knowledge reaches the share of the most frequent class, F1 by saying
-    1 to all rows, or a correlation of 0. A run without predictions, whose loss was not
-    finite, is constant."""
+    A model without knowledge reaches the accuracy of the most frequent class, the F1 of
+    predicting class 1 always, or a correlation of 0. Two standard errors are added to
+    accuracies and correlations. A run whose loss was not finite has no predictions, and
+    counts as constant."""
     try:
         rows = judged_rows(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
     if column.metric in ("accuracy", *MARKS):
-        # A model of spans may answer no question.
+        # For answer spans, a model without knowledge answers no question: it is right
+        # where there is no answer, whose label is below 0.
         counts = np.unique(labels, return_counts=True)[1]
         is_span = column.metric in MARKS
         most = float(np.mean(labels < 0) if is_span else counts.max() / n)
@@ -276,24 +293,25 @@ def level_of_run(run: Run, column: Column) -> Level:
 def find_collapsed(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
-    """Return which rows of a collected frame have runs that collapsed: bool [N]."""
+    """Return whether the run of each of N rows of a collected frame collapsed
+    (`Level`): bool [N]."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [run and level_of_run(run, columns[task][0]).collapsed for run, task in both]
     return np.array(lost, bool)
 
 
 def development_score(run: Run | None, column: Column) -> float:
-    """Return a run's score in a column on the split alone, from 0 to 1; nan where it
-    has none."""
+    """Return a run's score on the split of a Column, without unseen rows, from 0 to 1;
+    nan where it has none."""
     return getattr(run, "metrics", {}).get(column.name_of_score, nan)
 
 
 def score(run: Run | None, column: Column) -> float:
-    """Return a run's score in a column on its judged rows, from 0 to 1; nan where it
-    has none.
+    """Return a run's score in a Column, on `judged_rows`, from 0 to 1; nan where it has
+    none.
 
-    A value that is no score of rows, such as a share of weights, is returned as it is.
-    """
+    A metric that is no score of examples, such as a share of weights, is returned as it
+    is."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return development_score(run, column)
@@ -301,18 +319,22 @@ def score(run: Run | None, column: Column) -> float:
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-SCORES = ("score", "development")  # These are columns of `scores_in_points`.
-ALONE = "development rows alone"  # The title of a table's column may end on this.
+SCORES = ("score", "development")  # Columns that `scores_in_points` adds.
+# End of the title of a table's column whose scores leave out unseen rows.
+ALONE = "development rows alone"
 
 
 def scores_in_points(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
-    """Return the scores of a collected frame in points, one line for each run and
-    column.
+    """Return a frame of scores in points, with a line for each row of a collected frame
+    and Column.
 
-    "score" is on the judged rows, "development" on development rows alone. columns: as
-    in `pair_columns`. A column of a split that no run has is left out."""
+    It has the columns of the frame, "column" (title of the Column), "score" (on
+    `judged_rows`) and "development" (without unseen rows). A Column whose split no run
+    has is left out.
+
+    columns: {task: its Columns}."""
     import pandas as pd
 
     lines = []
@@ -330,10 +352,8 @@ def scores_in_points(
 
 
 def name_source(frame: pd.DataFrame, profile: str) -> str:
-    """Return where the numbers of a frame come from, such as "this run, toy".
-
-    It is the head of the frame's columns in a table.
-    """
+    """Return the head of a table's columns that tells where its numbers come from, such
+    as "this run, toy" or "recorded, mini"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     label = " and ".join(word for origin, word in words.items() if origin in origins)
@@ -341,16 +361,19 @@ def name_source(frame: pd.DataFrame, profile: str) -> str:
 
 
 def rows_of(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that name a row of a table: "m", if the frame has it, and
-    "model"."""
+    """Return the columns of a frame that tell the rows of a table apart: "model",
+    behind "m" (kept heads) if the frame has it."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def blank_unpaired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Blank the scores of seeds that only one model has, as they have no partner.
+    """Return a frame of scores without those at seeds that only one model has.
 
-    Models of one width and column are partners. If they share no seed at all, every
-    score stays. names: the columns that tell models apart."""
+    So the means of a table are over the same seeds. Models of one width and Column are
+    compared; if they share no seed, all scores stay.
+
+    scored: a frame of `scores_in_points`.
+    names: the columns that tell models apart."""
     model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
     place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
     shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1
@@ -359,10 +382,11 @@ def blank_unpaired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return averages over columns, one line for each table row and seed.
+    """Return a frame with the mean score over all Columns for each table row and seed.
 
-    A seed counts if it has a score in every column. A column that no run has is left
-    out."""
+    Seeds that lack the score of a Column are left out.
+
+    frame: a frame of `scores_in_points`."""
     frame = blank_unpaired(frame, rows_of(frame)).dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
@@ -372,12 +396,13 @@ def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
 def table(
     *parts: Mapping[Any, Mapping[Any, Any]], names: Sequence[str] = ("m", "model")
 ) -> pd.DataFrame:
-    """Return one DataFrame of several {row: {column: value}}, with the values as they
-    are.
+    """Return one DataFrame of several dicts {row: {column: value}}, with values
+    unchanged.
 
-    A tuple as row or column makes levels. Rows stand in the order in which they first
-    occur, columns in the order of the parts. names: names of the levels of the rows,
-    the last one for the last level."""
+    Rows or columns that are tuples make a MultiIndex. Rows and columns stand in the
+    order in which they first occur.
+
+    names: names of the levels of the row index, the last for the last level."""
     import pandas as pd
 
     merged: dict[Any, dict[Any, Any]] = {}
@@ -392,17 +417,19 @@ def table(
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 
 
-FAR = 10.0  # A seed that is so many points from the median of its row is told.
+FAR = 10.0  # Points from the median over seeds beyond which a seed's score is a stray.
 
 
 def describe_strays(
     frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
 ) -> list[str]:
-    """Return a sentence for each row with seeds whose scores are far from those of its
-    other seeds.
+    """Return a sentence for each model and Column where some seeds score far (FAR) from
+    the others.
 
-    So a mean that one seed makes is not taken for that of all. frame: a collected frame
-    with the columns task, model and seed. columns: as in `pair_columns`."""
+    It warns a reader that a few seeds move the mean.
+
+    frame: a collected frame; without task, model, seed and run there are no sentences.
+    columns: {task: its Columns}."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
     frame = frame[
@@ -437,7 +464,8 @@ def join_in_words(texts: Iterable[str]) -> str:
 
 
 def with_metrics(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the metrics of its run after the columns of the row."""
+    """Return a row with the metrics of its run appended; its own columns win over
+    metrics of the same name."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}
 
@@ -452,8 +480,11 @@ def spread_text(
 ) -> str:
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
-    mean: a value to show in place of the mean. lost: how many other seeds collapsed;
-    they are told behind the number of seeds."""
+    The number in brackets is that of seeds. Values that are None or not finite are left
+    out; without others the text is a dash.
+
+    mean: a value to show in place of the mean.
+    lost: the number of collapsed seeds, shown behind the number of seeds."""
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
@@ -463,11 +494,12 @@ def spread_text(
 
 
 def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
-    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of
-    seeds; as part of a sentence "+0.4 [-0.2, 1.1] points, 3 seeds".
+    """Return an Estimate with its interval and number of seeds as text: "+0.4 [-0.2,
+    1.1] (3)".
 
-    With fewer seeds than SEEDS it has no interval.
-    """
+    With fewer seeds than SEEDS the interval is left out.
+
+    is_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
@@ -483,21 +515,25 @@ def table_by_task(
     source: str,
     by: Sequence[str] = (),
 ) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
-    """Return a part of a page's table: {row: {(source, title): text, ...}} of a
-    collected frame.
+    """Return a part of a page's table from a collected frame: {row: {(source, title):
+    mean over seeds as text}}.
 
-    A row is a model, or (kept heads, model). columns: as in `pair_columns`. Seeds are those
-    that `blank_unpaired` keeps. (source, "average") is the mean of several columns, as in
-    verdicts, and counts the seeds that have all. Where scores are of more than
-    development rows, columns with the score on these alone follow. A cell that was not
-    run is a dash. by: other columns of the frame that name its rows, as "value ·
-    value"; then there is no average, and cells without a score are left out."""
+    A row is a model, or (kept heads, model). Collapsed runs are left out, unless all
+    runs of a row and Column collapsed; so are seeds without a partner
+    (`blank_unpaired`). With several Columns, (source, "average") is the mean of their
+    means over seeds; its spread is over the seeds that have all Columns. Where unseen
+    rows count too, columns without them follow. A cell without runs is a dash.
+
+    columns: {task: its Columns}.
+    source: head of the columns (`name_source`).
+    by: columns of the frame that name the rows instead, as "value · value"; there is no
+    average then, and cells without a score are left out."""
     import pandas as pd
 
     names, table = list(by) or rows_of(frame), {}
     scored = scores_in_points(frame, columns)
     lost = pd.Series(find_collapsed(scored, columns), scored.index, dtype=bool)
-    # A row whose runs all collapsed keeps its scores.
+    # Keep the scores of a row all of whose runs collapsed.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )
@@ -534,9 +570,9 @@ def difference(
     baseline: str,
     metric_of: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
-    """Return the Estimate of the paired difference of two models in points.
+    """Return the Estimate of the paired difference of two models in points, or None
+    where no two runs make a Pair.
 
-    It is None where no two runs make a pair. metric_of: as `columns` of `pair_columns`.
-    """
+    metric_of: {task: its Columns}."""
     replicates = pair_columns(frame, method, baseline, metric_of)
     return paired_difference(replicates) if replicates else None

@@ -1,11 +1,10 @@
-"""This module has the cost of an encoder in parameters and FLOPs. It is free of torch.
+"""This module computes the parameters and FLOPs of an encoder, without torch.
 
-Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F
-feed-forward neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M
-* D columns of queries, keys and values and M * F / A neurons in every layer. Embeddings,
-LayerNorms, output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate
-is two FLOPs.
-"""
+Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size,
+F feed-forward neurons, L layers, M kept heads, k size of a ghost's kernel. Cutting to M
+heads keeps M * D columns of queries, keys and values and M * F / A neurons in every
+layer. Embeddings, LayerNorms, output biases and the head stay whole (GhostBERT section
+2.1). One multiply-accumulate is two FLOPs."""
 
 from __future__ import annotations
 
@@ -24,24 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """A Shape holds the widths of an encoder with a classification head.
+    """A Shape has the sizes of an encoder with a classification head.
 
-    Raises Refused where A does not divide H.
-    """
+    Raises Refused where the number of heads does not divide the hidden width."""
 
-    family: str  # It is a key of transformers, one of lib.papers.grids.FAMILIES.
+    family: str  # `model_type` of transformers, one of lib.papers.grids.FAMILIES.
     layers: int
     hidden: int
     heads: int
     ffn: int
-    # The tables of tokens, positions and token types have so many rows. RoBERTa's and
-    # MPNet's table of positions has two more than its longest input; MPNet and
-    # DistilBERT have no token types.
+    # Rows of the embedding tables of tokens, positions and token types. RoBERTa's and
+    # MPNet's table of positions has two rows more than the longest input has tokens;
+    # MPNet and DistilBERT have no token types.
     vocab: int
     positions: int
     types: int
-    # The three tables have this width. Where it is not H (ELECTRA), a dense layer
-    # follows them.
+    # Width of the three tables. Where it is not the hidden width (ELECTRA), a dense
+    # layer follows them.
     embedding: int
 
     def __post_init__(self) -> None:
@@ -50,7 +48,7 @@ class Shape:
             raise Refused(f"Shape.hidden is {self.hidden}, {why}")
 
 
-BUCKETS = 32  # MPNet's bias of the scores has so many rows, and A columns.
+BUCKETS = 32  # Rows of MPNet's relative position bias, a table with a column per head.
 WIDTHS = "num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 DISTILBERT = "n_layers dim n_heads hidden_dim".split()
 TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
@@ -60,13 +58,13 @@ UNTYPED = ("mpnet", "distilbert")  # Families without token types.
 def size_names(family: str) -> list[str]:
     """Return transformers' names of the fields of a Shape from `layers` to `types`.
 
-    They are one fewer for a family without token types."""
+    The last is left out for a family without token types."""
     widths = DISTILBERT if family == "distilbert" else WIDTHS
     return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
 
 
 def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
-    """Return the transformers configuration of a Shape; more: other fields of it."""
+    """Return the transformers configuration of a Shape, with further fields `more`."""
     from transformers import AutoConfig
 
     if shape.family == "electra":
@@ -95,10 +93,10 @@ SHAPES = {
 
 
 def kept_heads(shape: Shape, heads: int | None = None) -> int:
-    """Return M; None means all heads.
+    """Return the number of kept heads: `heads` after a check, or all where it is None.
 
-    Raises Refused for fewer than 1 or more than A heads, and where F does not split
-    into A folds."""
+    Raises Refused unless it is from 1 to A, and for a cut model where A does not divide
+    the F neurons."""
     all_heads = shape.heads
     heads = all_heads if heads is None else heads
     if heads not in range(1, all_heads + 1):
@@ -115,12 +113,14 @@ def kept_heads(shape: Shape, heads: int | None = None) -> int:
 def widths(
     shape: Shape, heads: int | None = None, ghost: Ghost | None = None
 ) -> tuple[int, int, int, int]:
-    """Return (queries and keys, values, inputs of the output projection, neurons) of
-    each layer.
+    """Return the widths of each layer: (queries and keys, values, inputs of the output
+    projection, neurons).
 
-    A ghost at "qk" generates the missing attention maps, so values and output
-    projection stay whole. A ghost at "v" generates the missing contexts, so the output
-    projection stays whole (GhostBERT section 4.2)."""
+    A ghost at "qk" generates the attention maps of cut heads, so values and output
+    projection stay whole. A ghost at "v" generates the contexts of cut heads, so the
+    output projection stays whole (GhostBERT section 4.2).
+
+    heads: kept heads; None means all."""
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
@@ -131,13 +131,13 @@ def widths(
 def _kernels(
     shape: Shape, ghost: Ghost, heads: int | None, position: str
 ) -> tuple[int, int]:
-    """Return (kernels of one ghost module, channels that each of them convolves).
+    """Return (number of kernels in one ghost module, channels of each kernel).
 
-    At "qk" and "v" every kept head feeds every ghost head through its own kernel: M * (A - M)
-    kernels. Elsewhere one kernel is shared and convolves the sum over heads or folds. With more
-    than one ghost feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
-    2.3, 4.2, B.4).
-    """
+    At "qk" and "v" each of the M kept heads feeds each of the A - M ghost heads through
+    a kernel of its own: M * (A - M) kernels. Elsewhere one kernel is shared, and
+    convolves the sum over heads or folds of neurons. With more than one ghost feature
+    there is a kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2,
+    B.4)."""
     remaining = kept_heads(shape, heads)
     if position in ("qk", "v"):
         return remaining * (shape.heads - remaining), shape.hidden // shape.heads
@@ -148,17 +148,15 @@ def _kernels(
 def _ghost(
     shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int
 ) -> tuple[int, int]:
-    """Return (parameters, FLOPs) of all ghost modules.
-
-    There is one module for each layer and position, without biases.
-    """
+    """Return (parameters, FLOPs) of all ghost modules: one for each layer and position,
+    without biases."""
     if ghost is None:
         return 0, 0
     ghost.fits(kept_heads(shape, heads) < shape.heads)
     weights = products = 0
     for position in ghost.positions:
         number, channels = _kernels(shape, ghost, heads, position)
-        columns = tokens if position == "qk" else channels  # A map is T x T.
+        columns = tokens if position == "qk" else channels  # Attention maps are [T, T].
         each_tap, moves = {
             "dwconv": (channels, tokens),
             "conv1d_s": (channels**2, tokens),
@@ -177,9 +175,12 @@ def ghost_parameters(
     """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1,
     4.1).
 
-    One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T
-    * T * k as "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone.
-    Raises Refused as `Ghost.fits` and `kept_heads` do."""
+    A kernel of size k over C channels has C * k weights as "dwconv", C * C * k as
+    "conv1d_s", T * T * k as "conv1d_f", and k * k as "conv2d". Raises Refused as
+    `Ghost.fits` and `kept_heads` do.
+
+    heads: kept heads; None means all.
+    tokens: T, which matters for "conv1d_f" alone."""
     return _ghost(shape, ghost, heads, tokens)[0]
 
 
@@ -188,9 +189,12 @@ def ghost_flops(
 ) -> int:
     """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
 
-    The output has the size of the input. One kernel over C channels takes 2TCk as
-    "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C =
-    T on attention maps. Raises ValueError as `Ghost.fits` and `kept_heads` do."""
+    The output has the size of the input. A kernel of size k over C channels takes 2TCk
+    as "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where
+    C = T on attention maps. Raises Refused as `Ghost.fits` and `kept_heads` do.
+
+    heads: kept heads; None means all.
+    tokens: T."""
     return _ghost(shape, ghost, heads, tokens)[1]
 
 
@@ -203,11 +207,13 @@ def parameters(
 ) -> int:
     """Return the number of parameters of a classifier, its ghosts included.
 
-    Counted are embeddings, L layers, an H x H dense layer and the H x `labels` output.
-    The dense layer is BERT's pooler, or that of the other families' head, which have no
-    pooler. MPNet's bias of the scores is one table for all layers, and stays whole in a
-    cut. `tokens` matters to "conv1d_f" alone. Raises Refused as `Ghost.fits` and
-    `kept_heads` do."""
+    They are those of the embeddings, L layers, an H x H dense layer (BERT's pooler, or
+    the dense layer in the head of families without a pooler) and the H x `labels`
+    output. MPNet's relative position bias is one table for all layers, and stays whole
+    in a cut model. Raises Refused as `Ghost.fits` and `kept_heads` do.
+
+    heads: kept heads; None means all.
+    tokens: tokens of an input, which matter for ghosts of kind "conv1d_f" alone."""
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
     embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
@@ -227,12 +233,11 @@ def flops(
     convention: str = "true",
     labels: int = 2,
 ) -> int:
-    """Return the FLOPs of one forward pass at B = 1: the layers' matrix products and
-    the ghosts.
+    """Return the FLOPs of a forward pass over one input, by one of two conventions.
 
-    "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H
-    dense layer and the output see one token. Lookups cost nothing. ELECTRA's dense
-    layer from embedding to hidden width is a matrix product and counts.
+    "true" counts matrix products and ghosts, as PyTorch's FlopCounterMode does with
+    eager attention. The H x H dense layer and the output see one token. Lookups cost
+    nothing. ELECTRA's dense layer from embedding to hidden width counts.
 
     "token head" reproduces most of GhostBERT's printed columns. The paper does not tell
     its convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
@@ -241,8 +246,7 @@ def flops(
     activation and one logit. The layers' products alone miss all 16 BERT cells of
     Tables 1, 3 and 5; with this term two miss.
 
-    Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do.
-    """
+    Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do."""
     check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
@@ -259,10 +263,13 @@ def flops(
 def layer_flops(
     hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = 128
 ) -> Any:
-    """Return the FLOPs of one layer. They are linear in each width.
+    """Return the FLOPs of one layer; they are linear in each width, which may be a
+    tensor in a search.
 
-    Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and
-    as many of keys, `values` columns of values, and `ffn` neurons."""
+    embedding: inputs of H that queries, keys and values read.
+    qk: columns of queries, and as many of keys.
+    values: columns of values.
+    ffn: feed-forward neurons."""
     projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
     products = 2 * tokens**2 * (qk + values)
     return projections + products + 4 * tokens * hidden * ffn
@@ -275,11 +282,12 @@ def layered_flops(
     tokens: int = 128,
     pooler: bool = True,
 ) -> Any:
-    """Return the FLOPs of a model of head size D.
+    """Return the FLOPs of a model whose layers may have different widths.
 
-    widths: one for each layer, with "heads" and "ffn", and where they are searched
-    "embedding", "qk" and "v". By default these three are H, and D times the heads.
-    """
+    size: head size D.
+    widths: a dict for each layer, with "heads" and "ffn". A search over more widths
+    adds "embedding" (default H), "qk" and "v" (defaults D * heads).
+    pooler: whether a dense layer [H, H] on one token is added."""
     total = 2 * hidden**2 if pooler else 0
     for width in widths:
         columns = size * width["heads"]
@@ -293,11 +301,10 @@ def layered_flops(
 def layer_widths(
     architecture: Mapping[str, Sequence[Sequence[int]]],
 ) -> list[dict[str, int]]:
-    """Return the widths of an architecture, as `layered_flops` takes
-    them.
+    """Return a dict {"heads": number, "ffn": number, ...} for each layer of an
+    architecture, for `layered_flops`.
 
-    architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
-    """
+    architecture: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
     indices = {
         "ffn" if kind == "neurons" else kind: lists
         for kind, lists in architecture.items()

@@ -1,8 +1,9 @@
-"""This module has measures of runs that are no score, which claims compare beside
-scores.
+"""This module has the measures that claims compare beside task scores, such as a
+variance ratio.
 
-A measure gives a value for each row of a collected frame, or one Estimate of all its
-rows. A paper's own ones are in its `measures.py`. The module is free of torch."""
+A measure gives a value for each row of a collected frame, or one Estimate for all rows.
+Measures of a single paper are in its `measures.py`. The module does not import
+torch."""
 
 from __future__ import annotations
 
@@ -20,31 +21,31 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-RANKED = 12  # A rank correlation takes at least so many things (claim E4).
+RANKED = 12  # Least number of candidates for a rank correlation (claim E4).
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A Measure says how its values are computed, in one of three ways.
+    """A Measure says how a quantity is computed from runs, in one of three ways.
 
-    values: an expression over the metrics of runs. by_run: f(frame, metric_of) -> a
-    value for each row. of_all: f(frames of each model, metric_of, the text in brackets)
-    -> an Estimate or None."""
+    values: an expression over the metrics of a run.
+    by_run: f(frame, metric_of) -> a value for each row of the frame.
+    of_all: f(frames of each model, metric_of, the text in brackets behind the measure's
+    name) -> an Estimate or None."""
 
     unit: str
     values: str = ""
     by_run: Callable[..., Any] | None = None
     of_all: Callable[..., paired.Estimate | None] | None = None
-    resolution: float = 0.0  # All values are multiples of it.
-    null: float = 0.0  # This value is no effect: 1 of a ratio.
-    share: bool = False  # The values are yes or no, so they are told as counts.
+    resolution: float = 0.0  # Number of which all values are multiples; 0 for none.
+    null: float = 0.0  # Value that means no effect: 1 for a ratio.
+    share: bool = False  # Whether values are yes or no, and are reported as counts.
 
 
 def smooth_loss(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
-    """Return the trailing mean [N] of a loss [N] over this share of its points.
+    """Return the trailing mean [N] of a loss [N], over a window of `share` * N points.
 
-    At the start it is over fewer points.
-    """
+    At the start the window has fewer points."""
     import pandas as pd
 
     wide = max(1, round(share * len(loss)))
@@ -54,7 +55,8 @@ def smooth_loss(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
 def has_collapsed(
     frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return whether each run collapsed (lib.stats.compare.level_of_run)."""
+    """Return whether each run of a frame collapsed: it scores no better than chance or
+    predicts a constant (lib.stats.compare.Level)."""
     return [
         compare.level_of_run(run, metric_of[task][0]).collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
@@ -62,7 +64,8 @@ def has_collapsed(
 
 
 def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:
-    """Return the scores in points [N] of the models of a frame that did not diverge."""
+    """Return the scores in points [N] of the N trained models of a frame that did not
+    collapse (lib.stats.compare.Level)."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
     sound = [not is_collapsed for is_collapsed in has_collapsed(made, metric_of)]
@@ -74,10 +77,14 @@ def variance_ratio(
     metric_of: Mapping[str, Sequence[Column]],
     _: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of the variance of one model's scores over that of another's.
+    """Return the Estimate of the ratio of the variances over seeds of two models'
+    scores.
 
-    The interval and p are those of the F distribution. It is None where a model has
-    fewer than two scores, or the other's scores do not vary."""
+    Interval and p-value come from the F distribution. It is None where a model has
+    fewer than two scores, or the second model's scores do not vary.
+
+    parts: a collected frame of each model.
+    metric_of: {task: its Columns}."""
     a, b = (scores(part, metric_of).dropna().to_numpy() for part in parts)
     least = min(len(a), len(b))
     if least < 2 or not b.var():
@@ -92,11 +99,13 @@ def variance_ratio(
 def candidate_scores(
     parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
-    """Return the columns [search, final] of the candidates of a search: both scores in
-    points.
+    """Return a frame with a row for each candidate of a search and two scores in
+    points: "search" (the proxy of the search) and "final" (after full training).
 
-    parts: the frames of their final trainings, and of the runs by which the search
-    scores them. A candidate without one of its two scores is left out."""
+    A candidate without one of the two scores is left out.
+
+    parts: the collected frames of the full trainings and of the search's runs.
+    metric_of: {task: its Columns}."""
     import pandas as pd
 
     students, searches = parts
@@ -116,16 +125,16 @@ def rank_correlation(
     metric_of: Mapping[str, Sequence[Column]],
     _: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of Kendall's tau of final and search scores.
+    """Return the Estimate of Kendall's tau between the candidates' scores in a search
+    and after full training, or None for fewer than RANKED candidates.
 
-    It is None for fewer than RANKED candidates.
-    """
+    parts, metric_of: as in `candidate_scores`."""
     both = candidate_scores(parts, metric_of)
     search, final = both.to_numpy().T
     return paired.rank_correlation(search, final) if len(both) >= RANKED else None
 
 
-SCORE = Measure("points")  # It is what a cell without a measure compares.
+SCORE = Measure("points")  # Task score: the Measure of a Cell that names no other.
 MEASURES = {
     "accuracy": Measure("points", "100 * accuracy"),
     "damage at the start": Measure(

@@ -1,13 +1,12 @@
-"""This module has GLUE's metrics in float64, over stored predictions. It is free of
-torch.
+"""This module has GLUE's metrics in float64, without torch.
 
-Class metrics take codes [N], or logits [N, C] whose largest column is the prediction
-(the first of equals). Regression metrics take raw values [N] or [N, 1].
+Class metrics take classes [N], or logits [N, C] whose largest column is the prediction
+(ties take the first). Regression metrics take values [N] or [N, 1].
 
-Degenerate predictions have a value where the libraries give nan or a warning. Matthews,
-Pearson and Spearman are 0.0 where either side is constant (one row included), and F1 is
-0.0 without a true positive. No rows, rows without a label and logits that are not
-finite raise an error, because no score would mean something."""
+Degenerate predictions have a value where libraries give nan or a warning. Matthews,
+Pearson and Spearman are 0.0 where predictions or labels are constant (also for one
+row), and F1 is 0.0 without a true positive. No rows, rows without a label and logits
+that are not finite raise Refused, because no score would be meaningful."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,12 +20,12 @@ METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
 def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
-    """Return the metric of this name.
+    """Return a metric (METRICS) of predictions, computed as `lib.stats.paired` does for
+    verdicts.
 
-    It is computed by the function that verdicts use, with each row counted once. F1 is
-    that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation takes any
-    number of classes. Raises Refused for an unknown name, and for what cannot be
-    scored."""
+    F1 is that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation
+    takes any number of classes. Raises Refused for an unknown name, values that are not
+    finite, no rows, and a class below 0."""
     check_name("metric", name, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
@@ -46,5 +45,5 @@ def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
 
 
 def scores(task: Task, logits: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """Return all metrics of a Task by name, in its order."""
+    """Return {metric: value} of all metrics of a Task, its first metric first."""
     return {name: score(name, logits, labels) for name in task.metrics}

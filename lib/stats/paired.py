@@ -2,19 +2,20 @@
 metric).
 
 A replicate is one seed on one task. It is scored for a method (a) and its baseline (b)
-on the same examples. Two variances make the interval of a mean difference. That of the
-seeds is the sample variance of the differences over n, because seeds are few. That of
-the examples is a jackknife: each cluster of examples is left out once, for all seeds,
-models, widths and metrics of a task at the same time, because these share the examples.
-The metric is computed anew and exactly each time. The sum of both gives the standard
-error, and Student's distribution gives interval and p together, with Satterthwaite's
-degrees of freedom: these are many where examples dominate, and n - 1 where seeds do. So
-an interval shuts out a value exactly where the p of that value is below 0.05, and
-nothing is drawn at random. In simulations of 3 to 10 seeds and 1,000 examples the
-interval covers 93 to 99 %.
+on the same examples. The variance of a mean difference is the sum of two. That of n
+seeds is the sample variance of the differences over n. That of the examples is a
+jackknife: each cluster of examples is left out once, for all seeds, models, widths and
+metrics of a task at the same time, because these share the examples. The metric is
+computed again, exactly, each time.
 
-With one seed, the interval speaks of examples only. Examples that share text are not
-independent. They are one cluster."""
+Student's distribution gives interval and p-value from this variance, with
+Satterthwaite's degrees of freedom: these are many where examples dominate, and n - 1
+where seeds do. So an interval excludes a value exactly where the p-value for that value
+is below 0.05, and nothing is drawn at random. In simulations of 3 to 10 seeds and 1,000
+examples the interval covers 93 to 99 %.
+
+With one seed, the interval covers the variance of examples alone. Examples that share
+text are not independent, so they form one cluster."""
 
 from __future__ import annotations
 
@@ -33,59 +34,59 @@ from lib.core.names import Refused, check_name
 if TYPE_CHECKING:
     import pandas as pd
 
-MARKS = (
-    "exact",
-    "span_f1",
-)  # Each question has a mark of these metrics, and their mean counts.
-SEEDS = 3  # Fewer seeds prove nothing and have no interval.
-BLOCK = 32  # So many examples are left out at a time, in arrays that a cache holds.
+# Metrics of answer spans: means of a score from 0 to 1 for each question.
+MARKS = ("exact", "span_f1")
+SEEDS = 3  # Least number of seeds for which an interval is shown.
+# Clusters that the jackknife of ranks handles at once, so that arrays fit in the CPU's
+# cache.
+BLOCK = 32
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A Pair is one replicate. Row i of a, b and labels is the same example. Failed
-    runs make no Pair."""
+    """A Pair has the predictions of a method (a) and a baseline (b) for the same
+    examples, on one task at one seed.
+
+    Row i of a, b and labels is the same example. Failed runs make no Pair."""
 
     task: str
     seed: int
-    labels: np.ndarray  # [N] has integer classes or float targets.
-    # The method (a) and the baseline (b) give logits [N, C], where C is 1 for
-    # regression, or classes or scores [N].
+    labels: np.ndarray  # Integer classes or float targets [N].
+    # Predictions of the method (a) and the baseline (b): logits [N, C], where C is 1
+    # for regression, or classes or scores [N].
     a: np.ndarray
     b: np.ndarray
-    metric: str  # It is accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS.
-    # Examples of the same number in [N], counted from 0, are drawn together. None draws
-    # each alone.
+    # "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or one of MARKS.
+    metric: str
+    # Number from 0 of each example's cluster [N]: the jackknife leaves out whole
+    # clusters. None makes each example a cluster.
     cluster: np.ndarray | None = None
-    dtype: str = (
-        ""  # Both were computed in this type of numbers; "" where nothing tells it.
-    )
+    dtype: str = ""  # dtype in which both models were computed; "" if unknown.
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An Estimate is a difference in points, a slope, or another number, with its 95 %
-    interval."""
+    """An Estimate is a number with its 95 % interval: a difference in points, a slope,
+    or another quantity."""
 
     mean: float
     low: float
     high: float
-    n_seeds: int  # It is the number of seeds of the task that has fewest.
+    n_seeds: int  # Number of seeds of the task with the fewest.
     n_tasks: int
-    spread: float  # It is the sd over seeds of the mean over tasks (ddof = 1), nan for one seed.
-    p: float  # It is two-sided against `null`; 1 for one seed.
-    noise: float = 0.0  # It is the sd of the mean that the examples alone cause.
-    freedom: float = inf  # Student's degrees of freedom of the interval.
-    null: float = 0.0  # This value is no effect, such as 1 of a ratio.
-    region: tuple[
-        float, ...
-    ] = ()  # The ends of the region that a paper claims, where it claims one.
+    # Standard deviation over seeds of the mean over tasks (ddof = 1); nan for one seed.
+    spread: float
+    p: float  # Two-sided p-value of the hypothesis that the true value is `null`.
+    noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
+    freedom: float = inf  # Degrees of freedom of Student's interval.
+    null: float = 0.0  # Value that means no effect: 1 for a ratio.
+    region: tuple[float, ...] = ()  # Ends of the region that a paper claims, if any.
 
     def p_of(self, value: float) -> float:
-        """Return the two-sided p of the hypothesis that the true number is `value`.
+        """Return the two-sided p-value of the hypothesis that the true value is
+        `value`.
 
-        It is 0.05 exactly where an end of the interval is `value`.
-        """
+        It is 0.05 where `value` is an end of the interval."""
         if value == self.null:
             return self.p
         half = self.mean - self.low if value < self.mean else self.high - self.mean
@@ -96,10 +97,9 @@ class Estimate:
 
 
 def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
-    """Return how often each of n examples occurs in each bootstrap draw: [draws, n].
+    """Return how often each of n examples occurs in each bootstrap sample, [draws, n].
 
-    Each row sums to n.
-    """
+    Each row sums to n."""
     index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
     return (
         np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
@@ -109,8 +109,7 @@ def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
 def predict_classes(logits: np.ndarray) -> np.ndarray:
     """Return classes [N] of logits [N, C], or scores [N] of logits [N, 1].
 
-    What is [N] already is returned as it is.
-    """
+    An array [N] is returned unchanged."""
     if logits.ndim == 1:
         return logits
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
@@ -122,16 +121,18 @@ def weighted_score(
     labels: np.ndarray,
     weights: np.ndarray | LeaveOneOut,
 ) -> np.ndarray:
-    """Return the metric of each of M models under each of D draws, [D, M]; 0 if it is
-    undefined.
+    """Return the metric of each of M models on each of D weighted samples of the
+    examples, [D, M].
 
-    said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N].
-    weights: how often each draw has each example [D, N]. Raises Refused for an unknown
-    metric."""
+    It is 0 where it is undefined. Raises Refused for an unknown metric.
+
+    said: M predictions [N] or [N, C]; for MARKS, scores [N] of the questions.
+    labels: [N].
+    weights: how often each sample has each example [D, N]."""
     check_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
-    answers = np.stack([predict_classes(x) for x in said], 1)  # The shape is [N, M].
+    answers = np.stack([predict_classes(x) for x in said], 1)  # [N, M]
     truth = labels[:, None]
     if metric == "f1":
         hit, positive = answers == 1, truth == 1
@@ -140,23 +141,24 @@ def weighted_score(
         )
     if metric == "spearman":
         return _spearman(answers, labels, weights)
-    n = weights @ np.ones((len(labels), 1))  # The shape is [D, 1].
+    n = weights @ np.ones((len(labels), 1))  # Size of each sample [D, 1].
     if metric == "pearson":
         return _pearson(answers, labels, weights, n)
     right = weights @ (answers if metric in MARKS else answers == truth)
     if metric != "matthews":
         return right / n
     k = int(max(labels.max(), 1, answers.max())) + 1
-    true = weights @ np.eye(k)[labels.astype(int)]  # The shape is [D, k].
-    codes = np.eye(k)[answers.astype(int)]  # The shape is [N, M, k].
+    true = weights @ np.eye(k)[labels.astype(int)]  # Counts of k classes [D, k].
+    codes = np.eye(k)[answers.astype(int)]  # One-hot predictions [N, M, k].
     guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
     spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
     return _ratio(right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
 
 
 def score(metric: str, said: np.ndarray, labels: np.ndarray) -> float:
-    """Return the metric of one model with each example counted once, as
-    `weighted_score` does."""
+    """Return the metric of one model's predictions, with each example counted once.
+
+    said, labels: as in `weighted_score`."""
     return float(
         weighted_score(metric, [said], labels, np.ones((1, len(labels))))[0, 0]
     )
@@ -170,8 +172,8 @@ def _standard(x: np.ndarray) -> np.ndarray:
     """Return x with zero mean and unit standard deviation, or zeros where it is
     constant.
 
-    So weighted moments lose no digits, and one threshold tells what is constant.
-    """
+    On this scale weighted moments lose few digits, and one threshold on the variance
+    serves all x."""
     x = x.astype(float)
     return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
 
@@ -210,11 +212,12 @@ def _spearman(
 def _ranked(
     columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Yield (weights [B, N], twice the ranks [B, N] of each column) of blocks of draws.
+    """Yield blocks of B weighted samples: (weights [B, N], [twice the ranks of each
+    column, [B, N]]).
 
-    A rank depends on all other examples. One that is left out moves each other rank by
-    a half or not at all, so the ranks without it follow from those of all examples.
-    Twice a rank is a whole number, so sums of its products are exact in any order."""
+    A rank about the mean rank moves by a half or not at all when another example is
+    left out, so the ranks of a jackknife follow from those of all examples. Twice a
+    rank is a whole number, so sums of products are exact in any order."""
     if isinstance(weights, np.ndarray):
         yield weights, [_ranks(x, weights) for x in columns]
         return
@@ -227,7 +230,8 @@ def _ranked(
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
         moves = [_signs(x, x[rows]) for x in columns]
-        if not np.array_equal(cluster[rows], block):  # Some leave out several examples.
+        # Add up the moves of clusters that have several examples.
+        if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
             moves = [
                 np.stack([signs[part].sum(0) for part in members]) for signs in moves
@@ -237,10 +241,12 @@ def _ranked(
 
 
 def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return twice the mid-ranks of x [N] about their mean under each of D draws, [D,
-    N].
+    """Return twice the mid-ranks of x [N], less their mean, in each of D weighted
+    samples, [D, N].
 
-    Each example that is smaller lifts it by 1, each larger one lowers it."""
+    Each smaller example adds 1 to it, and each larger one subtracts 1.
+
+    weights: how often each sample has each example [D, N]."""
     place = np.unique(x, return_inverse=True)[1]
     mass = np.stack([np.bincount(place, row) for row in weights])
     reach = mass.cumsum(1)
@@ -248,21 +254,21 @@ def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _signs(x: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return how each of K others moves twice the ranks of x [N]: 1, 0 or -1, [K,
-    N]."""
+    """Return what each of K other values adds to twice the ranks of x [N]: 1, 0 or -1,
+    [K, N]."""
     above, below = x > others[:, None], x < others[:, None]
     return above.view(np.int8) - below.view(np.int8)
 
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """A LeaveOneOut stands for weights [1 + K, N] of N examples in K clusters.
+    """A LeaveOneOut is the weight matrix [1 + K, N] of a jackknife over K clusters of N
+    examples.
 
-    The first row has every example once, each other one lacks one cluster. Their
-    product with a matrix comes from sums over clusters, so they need not be written
-    out."""
+    Its first row has every example once; each other row lacks one cluster. The matrix
+    is never built: its product with another comes from sums over clusters."""
 
-    cluster: np.ndarray  # [N]
+    cluster: np.ndarray  # Number from 0 of each example's cluster [N].
 
     def __matmul__(self, x: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in x.T], 1)
@@ -270,16 +276,17 @@ class LeaveOneOut:
         return np.concatenate([total, total - sums])
 
 
-# It keeps scores of the jackknife, which claims on the same models share.
+# Cache of jackknife scores: several claims compare the same models.
 _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
 def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Return the scores [1 + K] in points of a and of b of each Pair of a task, in
-    turn.
+    """Return the jackknife scores [1 + K] in points of a and b of each Pair: [a of the
+    first, b of the first, ...].
 
-    The first score is on all examples. Each other one leaves out one of their K
-    clusters."""
+    Score 0 is on all examples; each other one leaves out one of K clusters.
+
+    pairs: Pairs of one task, with the same labels, clusters and metric."""
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
     predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
@@ -293,22 +300,23 @@ def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
 
 
 def keep_common_tasks(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
-    """Return the groups of Pairs with only the tasks that all of them have.
+    """Return groups of Pairs without the tasks that some group lacks.
 
-    So a task counts once its last run was made.
-    """
+    So while runs are still missing, groups are compared on the same tasks."""
     tasks = set.intersection(*({pair.task for pair in group} for group in groups))
     return [[pair for pair in group if pair.task in tasks] for group in groups]
 
 
 def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estimate:
-    """Return the Estimate of the sum over groups g of coefficients[g] times the mean of
-    group g.
+    """Return the Estimate of a linear combination of the mean differences of groups of
+    Pairs.
 
-    The mean of a group is one over tasks, and within a task over seeds, of the
-    difference of a Pair. All Pairs of a task share examples, their order, clusters and
-    metric. Groups have the same tasks, or none in common. Raises Refused where they do
-    not fit together."""
+    The mean difference of a group is the mean of a - b over seeds, then over tasks. All
+    Pairs of a task must have the same examples in the same order, clusters and metric.
+    Groups have the same tasks, or none in common. Raises Refused where Pairs do not fit
+    together.
+
+    coefficients: a factor for each group, such as [1, -1]."""
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
     if not pairs or len(pairs) < sum(map(len, groups)):
         raise Refused(
@@ -322,7 +330,7 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            # pyrefly: ignore[bad-argument-type]  # None equals None alone.
+            # pyrefly: ignore[bad-argument-type]  # Clusters may be None, equal to None.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(
@@ -330,12 +338,13 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
                 )
         scores = left_out_scores([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
-        rows = first.labels.tobytes(), cluster  # Two metrics may have the same rows.
+        # Key of the examples: tasks that differ in their metric alone share examples.
+        rows = first.labels.tobytes(), cluster
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
             values[g, t, seeds.index(seed)] = gaps[0]
             left_out.setdefault(rows, []).append((g, t, gaps[1:]))
-    counts = values.count(2)  # So many seeds have each group and task.
+    counts = values.count(2)  # Number of seeds of each group and task.
     weight = (counts > 0) / (counts > 0).sum(1, keepdims=True)
     weight *= np.array(coefficients, float)[:, None]
     centre = values.mean(2).filled(0.0)
@@ -344,8 +353,8 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
     for gaps in left_out.values():
         estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
-    # A seed that lacks a task takes the mean of the task, whose level says nothing of
-    # the seed.
+    # Fill a seed's missing task with the mean of the task, so that tasks of different
+    # level do not add to the variance between seeds.
     filled = np.where(values.mask, centre[:, :, None], values.data)
     per_seed = np.einsum("gt,gts->s", weight, filled)
     n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
@@ -363,10 +372,13 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
 def _students(
     mean: float, variance: float, freedom: float
 ) -> tuple[float, float, float]:
-    """Return the interval of a mean with this variance, and its two-sided p against
-    0."""
+    """Return (low, high, p) of Student's 95 % interval of a mean, and its two-sided
+    p-value against 0.
+
+    variance: the variance of the mean.
+    freedom: the degrees of freedom."""
     half = float(scipy.stats.t.ppf(0.975, freedom) * variance**0.5)
-    if variance < 1e-18:  # Nothing varies.
+    if variance < 1e-18:  # Without variance, p is 1 for a mean of 0 and else 0.
         p = float(abs(mean) < 1e-9)
     else:
         p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, freedom))
@@ -374,18 +386,19 @@ def _students(
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of method minus baseline in points, a mean over seeds, then
-    tasks."""
+    """Return the Estimate of method minus baseline (a - b) in points: the mean over
+    seeds, then over tasks."""
     return contrast([pairs], np.ones(1))
 
 
 def mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
-    """Return the Estimate of the mean over seeds of values that are no scores of
-    examples.
+    """Return the Estimate of the mean over seeds of values that are no mean over
+    examples, such as a share of steps.
 
-    An example is a share of steps. It has Student's interval; with one seed both ends
-    are the value. resolution: the values are multiples of it, which adds a twelfth of
-    its square to their variance."""
+    It has Student's interval; with one seed both ends are the value.
+
+    resolution: number of which all values are multiples. Rounding to it adds a twelfth
+    of its square to their variance."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
@@ -402,11 +415,15 @@ def ratio_of_medians(
     draws: int = 20_000,
     seed: int = 0,
 ) -> Estimate:
-    """Return the Estimate of the median of above / below.
+    """Return the Estimate of the median of above / below, of two models timed in turn.
 
-    above, below: [N] seconds of N turns that time both. The interval is a bootstrap
-    over blocks of successive turns, because what slows a machine lasts longer than one
-    turn. It speaks of these turns, not of other machines."""
+    The interval is a bootstrap over blocks of successive turns, because other work on
+    the machine lasts longer than one turn. It does not cover the variance between
+    machines.
+
+    above, below: seconds [N] of the two models in N turns.
+    block: turns in a block.
+    draws: bootstrap samples."""
     x = np.asarray(above, float) / np.asarray(below, float)
     count, rng = -(-len(x) // block), np.random.default_rng(seed)
     starts = rng.integers(len(x) - block + 1, size=(draws, count, 1))
@@ -421,15 +438,17 @@ def ratio_of_medians(
 def share_gap(
     yes: Sequence[bool] | pd.Series, others: Sequence[bool] | pd.Series | None = None
 ) -> Estimate:
-    """Return the Estimate in points of the share of True in `yes`, less that in
+    """Return the Estimate in points of the share of True in `yes`, minus the share in
     `others` if given.
 
-    Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p. One
-    share has Wilson's interval and its p is 1 where it is 0, else 0."""
+    A difference has Newcombe's interval (1998, method 10) and Fisher's exact p-value. A
+    single share has Wilson's interval; its p-value is 1 for a share of 0, and else
+    0."""
     counts = [
         (int(np.sum(flags)), len(flags)) for flags in (yes, others) if flags is not None
     ]
-    shares, lows, highs = np.zeros((3, 2))  # What lacks is a share of 0, exactly.
+    # Without `others`, the second share is exactly 0.
+    shares, lows, highs = np.zeros((3, 2))
     for i, (k, size) in enumerate(counts):
         ends = scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
         shares[i], lows[i], highs[i] = k / size, *ends
@@ -453,14 +472,14 @@ def slope_weights(x: ArrayLike) -> np.ndarray:
 
 
 def straighter_weights(x: ArrayLike, other: ArrayLike) -> np.ndarray:
-    """Return weights w such that w @ y tells whether y is straighter over x than over
+    """Return weights w such that w @ y tells whether y is closer to linear in x than in
     `other`.
 
-    w @ y is the root of the sum of squares that a line over x explains in y, less the
-    root for a line over `other`. Where y rises with both, it is above 0 exactly where
-    the line over x leaves the smaller residuals. With unit vectors u and v along the
-    centred x and `other`, the two sums of squared residuals differ by (u @ y)^2 - (v @
-    y)^2."""
+    Where y rises with both, w @ y is above 0 exactly where a line over x leaves the
+    smaller residuals. It is the root of the sum of squares that a line over x explains
+    in y, minus the root for a line over `other`: with unit vectors u and v along the
+    centred x and `other`, the two sums of squared residuals differ by
+    (u @ y)^2 - (v @ y)^2."""
     u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
     return u - v
 
@@ -468,10 +487,14 @@ def straighter_weights(x: ArrayLike, other: ArrayLike) -> np.ndarray:
 def rank_correlation(
     x: ArrayLike, y: ArrayLike, draws: int = 20_000, seed: int = 0
 ) -> Estimate:
-    """Return the Estimate of Kendall's tau-b of two scores of the same n things.
+    """Return the Estimate of Kendall's tau-b between two scores of the same n
+    candidates.
 
-    The interval is a bootstrap over the things. A thing that is drawn twice is no pair
-    with itself. In simulations of 8 and 12 things, it covers 93 to 98 %."""
+    The interval is a bootstrap over candidates; one that is drawn twice makes no pair
+    with itself. In simulations of 8 and 12 candidates it covers 93 to 98 %.
+
+    x, y: the two scores [n].
+    draws: bootstrap samples."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
     weights = draw_weights(np.random.default_rng(seed), draws, len(x))

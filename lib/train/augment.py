@@ -3,11 +3,10 @@ others.
 
 A word may be replaced if it has only the letters a to z and is no stop word. If it is
 one piece of the vocabulary, a masked language model reads "masked sentence [SEP]
-original sentence", and the K likeliest pieces are the candidates. A word of several
-pieces gets its K nearest words by input embeddings, and so does every word where the
-model has no masked-LM head. Each sentence then has N tries. In each try, every such
-word is replaced with probability p by one of its candidates, all of them equally
-likely. Each new sentence is kept.
+original sentence", and the K likeliest pieces are its candidates. A word of several
+pieces gets the K nearest words by input embeddings, and so does every word where the
+model has no masked-LM head. Then N new sentences are drawn from each sentence: each
+such word is replaced with probability p by one of its candidates, all equally likely.
 
 The candidates depend on the sentence alone, and the draws on seed and row number alone.
 So neither the order nor the batching of rows changes a result."""
@@ -33,18 +32,17 @@ from lib.model.parts import base
 from lib.train import loop
 from lib.train.batches import Encoded, collate
 
-# A batch has at most so many tokens.
+# Largest number of tokens in a batch, padding included, by type of device.
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
-    """A Source proposes candidates by a language model of V pieces, N of which are
-    words.
+    """A Source is a masked language model that proposes replacements for words.
 
-    Raises Refused for a model without a WordPiece vocabulary.
-    """
+    Its vocabulary has V pieces, N of which are words. Raises Refused for a model
+    without a WordPiece vocabulary."""
 
     def __init__(self, folder: Path) -> None:
         self.model, self.tokenizer = backbone.load(folder)
@@ -53,7 +51,7 @@ class Source:
             raise Refused(
                 f"the model in {folder} has no WordPiece vocabulary: take a BERT's"
             )
-        # The head turns hidden states [B, H] into scores [B, V]; some models have none.
+        # Masked-LM head from hidden states [B, H] to scores [B, V], or None.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
         table = self.model.to(loop.device()).get_input_embeddings().weight
@@ -64,16 +62,14 @@ class Source:
         self.usable = [
             not name.startswith("##") and name not in special for name in self.names
         ]
-        # These are the ids [N] of the pieces that are words, and their embeddings [N,
-        # H] of norm 1.
+        # Ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
         self.places = np.array(
             [i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)]
         )
         self.vectors = functional.normalize(self.embeddings[self.places])
 
     def pieces(self, word: str) -> list[int]:
-        """Return the piece ids of a word: an empty list where the vocabulary cannot
-        spell it."""
+        """Return the ids of a word's pieces, or [] where the vocabulary lacks some."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
@@ -97,13 +93,16 @@ def candidates(
     near: dict[str, list[int]],
     tokens: int | None = None,
 ) -> Arrays:
-    """Find the candidates of every word that may be replaced, in different texts.
+    """Return the candidates of every replaceable word in some texts.
 
-    near: {word: neighbours} of earlier calls; new words are added to it. tokens: the
-    most tokens of a batch, padding included. Returns {"ids": int32 [words, count], the
-    candidates of each such word as indices into `source.names`, filled up with -1;
-    "sizes": the number of such words in each text; "one_piece": how many of the words
-    are one piece}."""
+    The arrays are "ids" (int32 [words, count]: candidates of each word as indices into
+    `source.names`, padded with -1), "sizes" (number of replaceable words of each text)
+    and "one_piece" (number of words that are one piece of the vocabulary).
+
+    texts: different texts.
+    count: candidates of a word.
+    near: {word: its nearest words}, a cache that this function adds to.
+    tokens: the largest number of tokens in a batch, padding included."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     tokens = tokens or TOKENS[loop.device().type]
     limit = source.model.config.max_position_embeddings
@@ -120,7 +119,7 @@ def candidates(
             if not single or source.head is None:
                 others[slot] = words[i]
             elif starts[i] < limit:
-                # The model does not read the words behind its limit.
+                # Words beyond the model's longest input get no candidates.
                 masked.append((slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -148,11 +147,13 @@ def likeliest_pieces(
     count: int,
     numerics: Numerics,
 ) -> list[list[int]]:
-    """Return the ids of up to `count` likeliest pieces for each masked place.
+    """Return the ids of up to `count` likeliest pieces for each masked word.
 
-    masked: one (slot, ids of a sentence, place to mask) for each row. The model reads
-    the sentence twice, the first time with the mask; both together are cut to as many
-    tokens as it can read."""
+    The model reads the sentence twice, the first time with the mask. Both together are
+    cut to its longest input.
+
+    masked: for each word (its number, ids of its sentence, index of the masked
+    token)."""
     tokenizer, where = source.tokenizer, loop.device()
     limit = source.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
@@ -167,13 +168,12 @@ def likeliest_pieces(
     )
     with loop.autocast(numerics):
         hidden = base(source.model)(**batch)[0]
-    # Scores at the masked place alone; in float32, because bfloat16 would tie the last
-    # candidates.
+    # Score only the masked tokens, in float32: bfloat16 would tie the last candidates.
     hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
     assert source.head is not None
     scores = source.head(hidden)[:, : len(source.usable)]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
-    # Sorted, because rounding may swap neighbours.
+    # Sort by id, because rounding may swap candidates of nearly equal score.
     return [sorted(i for i in row if source.usable[i]) for row in best]
 
 
@@ -181,8 +181,12 @@ def likeliest_pieces(
 def nearest_words(
     source: Source, words: Iterable[str], count: int, block: int = 512
 ) -> dict[str, list[int]]:
-    """Return {word: its up to `count` nearest other words by cosine}; unknown words
-    have none."""
+    """Return {word: ids of up to `count` nearest other words} by cosine of input
+    embeddings.
+
+    A word that the vocabulary cannot spell has none.
+
+    block: words that are compared at once."""
     neighbours = {word: [] for word in words}
     queries = {
         word: source.embeddings[ids].mean(0)
@@ -212,11 +216,11 @@ def draw_variants(
     options: Augment,
     generator: np.random.Generator,
 ) -> list[str]:
-    """Return the text, then the different sentences of its tries, words joined by
-    spaces.
+    """Return a text, followed by the different new sentences drawn from it.
 
-    ids: int32 [words that may be replaced, count], the candidates of each word of the
-    text."""
+    Words of new sentences are joined by spaces.
+
+    ids: candidates of each replaceable word of the text, int32 [words, count]."""
     words, places = words_and_places(source, text)
     sizes = (ids >= 0).sum(1)
     chance = generator.random((2, options.tries, len(places)))
@@ -225,16 +229,18 @@ def draw_variants(
     for use, new in zip((chance[0] < options.p) & (sizes > 0), chosen, strict=True):
         replaced = {places[i]: source.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
-    if text != " ".join(words):  # To the model these are the same words.
+    if text != " ".join(words):  # Leave out the same words with other spaces.
         made.pop(" ".join(words), None)
     return list(made)
 
 
 def expand_rows(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
-    """Yield the rows (a, b) that one row becomes; b is None where rows have one text.
+    """Yield the augmented rows (a, b) of one row; b is None where rows have one text.
 
-    sides: the variants of each text, the original first. Variants of `a` stand beside
-    the original `b`, then variants of `b` beside the original `a`."""
+    Variants of `a` are paired with the original `b`, then variants of `b` with the
+    original `a`.
+
+    sides: the variants of each text, the original first."""
     left, right = sides[0], sides[1] if len(sides) > 1 else [None]
     for text in left:
         yield text, right[0]
@@ -245,10 +251,12 @@ def expand_rows(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
 def encode_augmented(
     run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Encoded:
-    """Return the training rows of a run of step `augment`.
+    """Return the tokenised training rows of a run of step `augment`, originals
+    included.
 
-    They are tokenised once, then read from disk.
-    """
+    They are tokenised once and cached on disk.
+
+    max_length: tokens to which rows are cut."""
     path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 

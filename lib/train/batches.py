@@ -1,5 +1,5 @@
-"""This module makes batches of encoded rows, in an order that seed and epoch alone
-decide."""
+"""This module makes batches of tokenised rows, in an order that depends on seed and
+epoch alone."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from lib.data import Split
     from lib.data.tokens import Rows
 
-    Ids = list[Any] | Rows  # A row is an array or a list of integers.
+    Ids = list[Any] | Rows  # Token ids of rows: arrays, lists of integers, or on disk.
 
-POOL = 50  # Rows of so many batches are sorted by length together.
+POOL = 50  # Batches whose rows are sorted by length together.
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An Encoded holds N rows as token ids.
+    """An Encoded has N tokenised rows with their labels.
 
-    columns: {name: N integer arrays, each as long as its row}, a list or rows on disk
-    (lib.data.tokens). labels: [N], int64 codes or float32 scores. pad: the id of the
-    padding token."""
+    columns: {model input, such as "input_ids": N integer arrays, each as long as its
+    row}, as a list or as rows on disk (lib.data.tokens).
+    labels: int64 classes or float32 scores [N].
+    pad: the id of the padding token."""
 
     columns: Mapping[str, Ids]
     labels: torch.Tensor | None
@@ -43,7 +44,7 @@ class Encoded:
         return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
 
     def used(self) -> np.ndarray:
-        """Return each token id that occurs, once, and that of padding."""
+        """Return the different token ids that occur, the padding token included."""
         ids = self.columns["input_ids"]
         seen = np.concatenate(ids) if isinstance(ids, list) else ids.used()
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
@@ -52,7 +53,7 @@ class Encoded:
 def encode(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
 ) -> Encoded:
-    """Return the rows of a Split, cut to at most `max_length` tokens."""
+    """Return the tokenised rows of a Split, cut to at most `max_length` tokens."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
@@ -65,10 +66,13 @@ def encode(
 def order_batches(
     lengths: np.ndarray, batch: int, seed: int, epoch: int, bucket: bool = True
 ) -> list[np.ndarray]:
-    """Return the batches of one epoch, as row numbers.
+    """Return the row numbers of each batch of one epoch, in order.
 
-    With `bucket`, rows of similar length share a batch: the shuffled rows are sorted by
-    length within pools of 50 batches, then the batches are shuffled."""
+    lengths: tokens of each row.
+    batch: rows of a batch.
+    bucket: whether rows of similar length share a batch, which saves padding. Shuffled
+    rows are sorted by length within pools of POOL batches, then batches are
+    shuffled."""
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
     if not bucket:
@@ -87,10 +91,10 @@ def collate(
     pad_to: int = 0,
     device: torch.device | str = "cpu",
 ) -> dict[str, torch.Tensor]:
-    """Return the rows as padded tensors [B, T] with their `attention_mask`.
+    """Return some rows as a batch: {model input: padded tensor [B, T]}, with
+    `attention_mask`.
 
-    T is the length of the longest row, or `pad_to` where that is more.
-    """
+    T is the length of the longest row, or `pad_to` where that is more."""
     lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
     real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}

@@ -1,8 +1,7 @@
-"""Tasks with classes, scores and spans differ in what this module has: head, rows and
-judging.
+"""This module has what differs between classification, regression and answer spans:
+heads, tokenised rows, and metrics.
 
-Shapes: N rows, C classes, W windows of the N rows, T tokens.
-"""
+Shapes: N rows, C classes, W windows of the N rows, T tokens."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,9 +20,9 @@ from lib.model import backbone
 from lib.stats import answers, metrics
 from lib.train.batches import Encoded, encode
 
-Judged = tuple[dict[str, float], Arrays]  # These are metrics, and arrays to keep.
-Marks = Callable[[np.ndarray], Judged]  # This judges logits.
-# A task of spans has the second head.
+Judged = tuple[dict[str, float], Arrays]  # (metrics, arrays that the run saves).
+Marks = Callable[[np.ndarray], Judged]  # Function from logits to Judged.
+# Head by whether a task has answer spans.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
@@ -33,9 +32,10 @@ def network(
     """Return the model and tokenizer of a saved folder, with the head that a Task
     needs.
 
-    A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of
-    all layers. Raises Refused where the folder's head has other outputs or classes than
-    the task."""
+    A model without such a head gets a new one, drawn from `seed`. Raises Refused where
+    the saved head has other outputs or classes than the task.
+
+    dropout: the rate of all layers."""
     head = HEADS[task.span]
     has_head = head in backbone.architecture(folder)
     model, tokenizer = backbone.load_with_head(
@@ -60,10 +60,14 @@ def rows(
     max_length: int,
     span: Json | None = None,
 ) -> tuple[Encoded, Marks]:
-    """Return the rows of a Split, and what judges logits on them.
+    """Return the tokenised rows of a Split, and a function from their logits to
+    metrics.
 
-    span: the fields of a Span, for a task of spans. The rows of such a task are windows
-    of passages. The arrays hold no text. Raises Refused where it is lacking."""
+    The rows of a task of answer spans are windows of passages. Raises Refused for such
+    a task without `span`.
+
+    max_length: tokens to which rows are cut.
+    span: the fields of a Span, for a task of answer spans."""
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     if span is None:
@@ -78,16 +82,18 @@ def rows(
 
 
 def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
-    """Judge the logits [N, C] of a Split."""
+    """Return the metrics of logits [N, C] on a Split, and the arrays that a run
+    saves."""
     arrays = {"logits": logits, "labels": split.y, "index": split.index}
     return metrics.scores(task, logits, split.y), arrays
 
 
 def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
-    """Judge the logits [N, C] of unseen rows.
+    """Return the metrics of logits [N, C] on unseen rows, and their predictions packed
+    in few bytes.
 
-    Runs keep them packed (lib.data.pack_predictions), and the metrics are those of the packed
-    values."""
+    Metrics are computed from the packed values (lib.data.pack_predictions), so that
+    they can be computed again from a record."""
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), data.pack_predictions(task.labels, said)
 
@@ -95,11 +101,12 @@ def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
 def span_marks(
     split: Split, windows: spans.Features, max_answer: int, logits: np.ndarray
 ) -> Judged:
-    """Judge the logits [W, 2, T] of all windows.
+    """Return exact match and F1 of the logits [W, 2, T] of all windows, and the arrays
+    that a run saves.
 
     Where some questions have no answer (SQuAD 2.0), the model gives none if that scores
-    better than its best span. The official script also fits a threshold to the very
-    rows that it judges; here the threshold is 0."""
+    higher than its best span. The official script also fits a threshold to the rows
+    that it judges; here the threshold is 0."""
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.best_places(
         starts, ends, windows, split, max_answer=max_answer
@@ -115,11 +122,11 @@ def span_marks(
 
 
 def majority(task: Task, splits: Mapping[str, Split]) -> float:
-    """Return the first metric of the development set for an answer that needs no
-    reading.
+    """Return the development score (first metric) of a constant prediction: the
+    baseline that needs no model.
 
-    It is the training set's most frequent class or mean score, or no answer to any
-    question."""
+    It predicts the training set's most frequent class or mean score, or no answer to
+    any question."""
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None

@@ -1,6 +1,6 @@
-"""This module makes training steps cheaper and keeps their function, up to rounding.
+"""This module makes training steps faster without a change of results, up to rounding.
 
-On a CPU attention is the plain one of lib.model.scores, hidden states stay in bfloat16
+On a CPU, attention is the eager one of lib.model.scores, hidden states stay in bfloat16
 between two matrix products, and memory is kept from step to step. Dropout masks may be
 drawn from random bytes, which is three to five times cheaper than a Bernoulli draw for
 each element. Only those rows of the word embeddings are trained that the data use."""
@@ -25,30 +25,31 @@ from lib.train.batches import Encoded
 
 @cache
 def keep_memory() -> None:
-    """Let the C library keep the memory that a step frees for the next step.
+    """Let the C library keep the memory that a training step frees for the next step.
 
-    Otherwise it hands large tensors back to the system, and each step pays for some
-    5,000 fresh pages. Without glibc nothing happens."""
+    Otherwise it returns large tensors to the system, and each step pays for some 5,000
+    page faults. Without glibc nothing happens."""
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(-1, 1 << 30)  # This sets M_TRIM_THRESHOLD.
-        # This sets M_MMAP_THRESHOLD to its largest value.
+        # Set M_TRIM_THRESHOLD to 1 GiB of free memory.
+        ctypes.CDLL(None).mallopt(-1, 1 << 30)
+        # Set M_MMAP_THRESHOLD to its largest value, 32 MiB.
         ctypes.CDLL(None).mallopt(-3, 32 << 20)
 
 
 @contextmanager
 def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
-    """Make the passes of a model cheaper while the context is open.
+    """Make the passes of a model faster while the context is open.
 
-    On a CPU the model's attention is the plain one of lib.model.scores, which is two to
-    three times as fast on short rows as the framework's fused one. In bfloat16 the
-    hidden states have that type from the embedding on, so that nothing is cast to and
-    fro between two matrix products. Weights, gates and masks stay in float32. An
-    attention that surgery put in stays. On other devices only the memory is kept
-    (`keep_memory`)."""
+    On a CPU the model's attention is the eager one of lib.model.scores, which is two to
+    three times as fast on short rows as PyTorch's fused one. With the dtype bfloat16,
+    hidden states have it from the embedding on, so that no casts are needed between
+    matrix products. Weights, gates and masks stay in float32. Attention modules of
+    surgery stay as they are. On other devices only memory is kept (`keep_memory`)."""
     keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
-        # This is the first of all hooks, so that later ones read what the layers read.
+        # Run this hook before all others, so that they see the same states as the
+        # layers.
         cast = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
@@ -59,11 +60,12 @@ def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
 def drop_elements(x: Tensor, rate: float) -> Tensor:
     """Return `x` with each element set to 0 with probability round(256 rate) / 256.
 
-    The other elements are divided by their probability of staying, which keeps the mean
-    exactly. One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256
-    (0.1 becomes 26 / 256 = 0.1016). A byte of at least `level` keeps its element. Clamp
-    and subtraction turn bytes into 0 and 1 ten times as fast as a comparison does. The
-    scale is multiplied last, so that bfloat16 does not round it."""
+    The other elements are divided by their probability of staying, so that the mean
+    does not change. One 64-bit draw serves eight elements, so the rate is a multiple of
+    1 / 256 (0.1 becomes 26 / 256 = 0.1016). An element stays if its random byte is at
+    least `level`. Clamp and subtraction turn bytes into 0 and 1 ten times as fast as a
+    comparison does. The scale is multiplied last, so that bfloat16 does not round
+    it."""
     level = round(256 * rate)
     draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
     draws = draws.random_(-(2**63), None).view(torch.uint8)[: x.numel()].view(x.shape)
@@ -72,7 +74,7 @@ def drop_elements(x: Tensor, rate: float) -> Tensor:
 
 
 class ByteDropout(nn.Dropout):
-    # pyrefly: ignore[bad-override-param-name]  torch says `input`; it is called by place.
+    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: Tensor) -> Tensor:
         return drop_elements(x, self.p) if self.training and self.p else x
 
@@ -81,8 +83,8 @@ class ByteDropout(nn.Dropout):
 def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes while the context is open.
 
-    Attention goes through lib.model.scores, because the framework's fused one draws its
-    mask element by element. An attention that surgery put in keeps its own dropout.
+    Attention is the eager one of lib.model.scores, because PyTorch's fused one draws
+    its mask element by element. Attention modules of surgery keep their own dropout.
     Nothing happens unless `is_enabled`."""
     layers = [
         part for part in model.modules() if is_enabled and type(part) is nn.Dropout
@@ -98,16 +100,15 @@ def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[No
 
 
 class UsedRows(nn.Module):
-    """A UsedRows is an embedding whose trained weight holds only the rows `used` of a
-    whole table.
+    """A UsedRows is an embedding that trains only the rows `used` of its table.
 
     Token ids keep their meaning. In training they are looked up among the used rows. In
-    eval mode they are looked up in the whole table, which first gets the trained rows.
-    """
+    eval mode they are looked up in the whole table, which first gets the trained
+    rows."""
 
     def __init__(self, embedding: nn.Embedding, used: Tensor) -> None:
         super().__init__()
-        # The list hides the embedding from torch, so that its table is not trained or
+        # Hide the embedding from torch in a list, so that its table is not trained or
         # saved twice.
         self.full = [embedding]
         self.used = used
@@ -121,7 +122,7 @@ class UsedRows(nn.Module):
         self.train(embedding.training)
 
     def restore_embedding(self) -> nn.Embedding:
-        """Return the embedding with the trained rows written back."""
+        """Write the trained rows back into the original embedding, and return it."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]
@@ -138,16 +139,17 @@ def used_rows(
 ) -> Iterator[None]:
     """Train only those word embeddings that `encoded` uses while the context is open.
 
-    Under Adam without weight decay, a row of the table without a gradient stays as it
-    is. So leaving it out of the optimiser saves time and changes nothing: a small task
-    uses a few thousand rows of 30,522. Nothing happens under weight decay, or where the
-    output layer shares the table (masked-LM heads)."""
+    Adam without weight decay does not change a row that never has a gradient. So
+    leaving it out of the optimiser saves time and changes no result: a small task uses
+    a few thousand rows of 30,522. With weight decay, or where the output layer shares
+    the table (masked-LM heads), the whole table is trained."""
     if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
     owner: Any = base(model).embeddings
     table = owner.word_embeddings
-    # This module holds the table (lib.model.stack.Trigram).
+    # The network of EfficientBERT has its table inside a module Trigram
+    # (lib.model.stack).
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used())

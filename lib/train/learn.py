@@ -1,8 +1,8 @@
-"""This module trains a model on a task and judges it: all training steps go through it.
+"""This module trains a model on a task and scores it, for all training steps.
 
-A step of lib.train.steps is a preset of `TaskTraining` and `learn`. It names a model,
-an objective (lib.train.objectives), and methods (lib.train.loop.Method) such as masks,
-a layer mix or a search over gates."""
+A step of lib.train.steps calls `learn` with a TaskTraining, a model, an objective
+(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix
+or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,16 +26,17 @@ from lib.model import backbone
 from lib.train import augment, heads, loop, objectives
 from lib.train.batches import Encoded
 
-Judge = Callable[[], heads.Judged]  # This judges a model as it is when called.
+# Function that scores a model, with its weights at the time of the call, on one split.
+Judge = Callable[[], heads.Judged]
 
 
 class TaskTraining:
-    """A TaskTraining holds the rows of a task for a run, and the settings of the
-    training on them.
+    """A TaskTraining has the rows of a task for a run, and the settings of a training
+    on them.
 
-    `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None
-    where nothing is trained. `tokenizer` is set by `start`, or by a step that takes
-    another one."""
+    `data`, `train`, `numerics` and `span` are the step's arguments as JSON; `train` is
+    None where nothing is trained. `tokenizer` is set by `start`, or by a step that uses
+    another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
 
@@ -49,14 +50,16 @@ class TaskTraining:
     ) -> None:
         self.run, self.span = run, span
         self.numerics = loop.read_numerics(numerics)
-        self.train = cast(Train, train and Train(**train))  # Nothing reads a None.
+        # Steps that train nothing never read this field, so its type omits None.
+        self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data, run.seed),
             sources.task_of_descriptor(data),
         )
 
     def start(self) -> PreTrainedModel:
-        """Return the model of the input `start`, with the head that the task needs."""
+        """Return the model of the run's input `start`, with the head that the task
+        needs, and set `tokenizer`."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
         model, self.tokenizer = heads.network(
             folder, self.task, self.train.dropout, seed
@@ -64,51 +67,54 @@ class TaskTraining:
         return model
 
     def encode_split(self, split: str) -> tuple[Encoded, heads.Marks]:
-        """Return the rows of a split, and what judges logits on them."""
+        """Return the tokenised rows of a split, and a function from their logits to
+        metrics."""
         rows, length = self.splits[split], self.train.max_length
         return heads.rows(self.tokenizer, rows, self.task, length, self.span)
 
     @cached_property
     def rows(self) -> Encoded:
-        """Return the rows to train on, those of the input `augmented` where it is
-        there."""
+        """Return the tokenised training rows: those of the run's input `augmented` if
+        it has one, and else those of the task."""
         if made := self.run.inputs.get("augmented"):
             return augment.encode_augmented(made, self.tokenizer, self.train.max_length)
         return self.encode_split("train")[0]
 
     @cached_property
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-        """Return the model and tokenizer of the input `teacher`."""
+        """Return the model and tokenizer of the run's input `teacher`."""
         return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
     def teacher_logits(self) -> Tensor:
-        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed
-        once."""
+        """Return the teacher's logits on the training rows: [N, C], or [N, 2, T] for
+        answer spans."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
     @cached_property
     def held_out(self) -> tuple[Encoded, Tensor]:
-        """Return the held-out rows and the teacher's logits on them, computed once."""
+        """Return the tokenised held-out rows, and the teacher's logits on them."""
         rows = self.encode_split("held_out")[0]
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
 
     def predict(self, model: PreTrainedModel, rows: Encoded) -> np.ndarray:
-        """Return a model's logits on rows (lib.train.loop.predict)."""
+        """Return a model's logits on tokenised rows: [N, C], or [N, 2, T] for answer
+        spans."""
         return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
 
     @property
     def steps(self) -> int:
-        """Return the number of steps of the training."""
+        """Return the number of optimiser steps of the training, over all epochs."""
         return -(-len(self.rows) // self.train.batch) * self.train.epochs
 
     def judges(
         self, model: PreTrainedModel, names: str | tuple[str, ...] = ("dev", "unseen")
     ) -> dict[str, Judge]:
-        """Return {split: what judges a model on it}.
+        """Return {split: function that scores a model on it}.
 
-        They are of every split whose name begins with one of `names`. The unseen rows
-        are for the end alone: nothing may select on them."""
+        Unseen rows are for the final model alone: no model may be selected on them.
+
+        names: beginnings of the names of the splits."""
 
         def judge(split: str) -> Judge:
             encoded, marks = self.encode_split(split)
@@ -119,12 +125,13 @@ class TaskTraining:
         return {name: judge(name) for name in self.splits if name.startswith(names)}
 
     def score(self, judge: Judge) -> float:
-        """Return the score that selects the best model: the mean of its metrics."""
+        """Return the score by which the best model is selected (`mean_score`)."""
         return mean_score(self.train, self.task, judge()[0])
 
 
 def mean_score(train: Train, task: Task, values: Mapping[str, float]) -> float:
-    """Return the mean of the metrics by which a training selects its best model."""
+    """Return the mean of the metrics by which a training selects its best model:
+    `select_by`, or the task's first metric."""
     names = train.select_by or task.metrics[:1]
     return sum(values[name] for name in names) / len(names)
 
@@ -138,8 +145,8 @@ def call_on_task(
     span: Json | None = None,
     **args: Any,
 ) -> Json:
-    """Call a step that takes a TaskTraining, made of the other arguments. Returns its
-    metrics."""
+    """Call the function of a step with a TaskTraining made of data, train, numerics and
+    span, and return its metrics."""
     return step(TaskTraining(run, data, train, numerics, span), **args)
 
 
@@ -151,13 +158,16 @@ def learn(
     judged: str | tuple[str, ...] = ("dev", "unseen"),
     may_diverge: bool = False,
 ) -> Json:
-    """Train a model in place, let the methods finish it, judge and save it. Returns the
-    metrics.
+    """Train a model in place, score and save it, and return the metrics.
 
-    judged: how the names of the splits begin whose predictions are saved. Where
-    `train.select` is "best", the held-out rows decide if they are judged, else the
-    development set, judged or not. may_diverge: whether a loss that is not finite is a result,
-    `diverged`, without predictions."""
+    Where `train.select` is "best", the held-out rows select if `judged` has them, and
+    else the development set.
+
+    objective: a context that yields the loss (lib.train.objectives).
+    methods: additions to the training, which finish the model after the last step.
+    judged: beginnings of the names of splits whose predictions are saved.
+    may_diverge: whether a loss that is not finite gives the result `diverged`, without
+    predictions, instead of an error."""
     run, rows, judges = training.run, training.rows, training.judges(model, judged)
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
@@ -189,10 +199,10 @@ def learn(
 def save_predictions(
     run: Scratch, judges: Mapping[str, Judge], name: str = ""
 ) -> dict[str, float]:
-    """Save the predictions of every split of `judges`. Returns the metrics.
+    """Save a model's predictions on every split of `judges`, and return the metrics.
 
-    Arrays and metrics are named after `name` and the split; the first development set
-    adds no name."""
+    Names of arrays and metrics have `name` and the split; the split "dev" is left
+    out."""
     result = {}
     for split, judge in judges.items():
         values, arrays = judge()
@@ -206,13 +216,14 @@ def save_predictions(
 
 
 class Trainer:
-    """A Trainer trains and judges models in this process, without Spec or store.
+    """A Trainer trains and scores models in this process, without Spec or store.
 
-    It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits:
-    {"train", "dev"} of the Task. train: the Train of `fit` where no field is changed.
-    numerics: those of `loop.read_numerics` or `loop.borrow_model`; by default float32 in one
-    thread of the CPU, for all of this process from then on.
-    """
+    It has the tokenised training rows (`rows`) and development rows (`dev`) of a task.
+
+    splits: {"train": Split, "dev": Split} of the Task.
+    train: default settings of `fit`.
+    numerics: result of `loop.read_numerics` or `loop.borrow_model`. By default it is
+    float32 in one CPU thread, which this process then keeps."""
 
     def __init__(
         self,
@@ -239,7 +250,8 @@ class Trainer:
         return 100 * self.scores(model)["accuracy"]
 
     def labels(self, model: PreTrainedModel) -> loop.Loss:
-        """Return the cross-entropy of the labels as the loss of a model."""
+        """Return a loss function (lib.train.loop.Loss): a model's cross-entropy to the
+        labels."""
         return objectives.predict_targets(self, model, Targets("hard")).enter_result
 
     def fit(
@@ -249,12 +261,13 @@ class Trainer:
         methods: Sequence[loop.Method] = (),
         **changes: Any,
     ) -> Scratch:
-        """Train a model in place on a loss (lib.train.loop.fit), by default that of the
-        labels.
+        """Train a model in place, and return the log as a Scratch, with `result`
+        {"steps", ...}.
 
-        changes: fields of the Train that differ. Returns the Scratch that was logged
-        to, with `result` {"steps", ...}. Raises FloatingPointError where the loss is
-        not finite."""
+        Raises FloatingPointError where the loss is not finite.
+
+        loss: the loss function; by default the cross-entropy to the labels.
+        changes: fields of the Train that differ from the Trainer's."""
         loss = loss or self.labels(model)
         train = replace(self.train, **changes)
 
@@ -263,7 +276,7 @@ class Trainer:
 
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
-            # pyrefly: ignore[missing-attribute]  A Scratch gets its `result` here alone.
+            # pyrefly: ignore[missing-attribute]  Only this line sets `result`.
             run.result = loop.fit(
                 run, model, self.rows, loss, train, self.numerics, score, methods
             )

@@ -1,4 +1,4 @@
-"""This module has the one training loop, which every method shares.
+"""This module has the training loop, which all methods share.
 
 Batches come in a fixed order, and the learning rate is a function of the step. A run
 that was killed and resumed gives the same bits on the same machine, dtype and thread
@@ -24,26 +24,26 @@ from lib.core.types import Json
 from lib.train.batches import Encoded, collate, order_batches
 from lib.train.lean import byte_dropout, make_lean, used_rows
 
-ABSENT = -1e4  # This logit of a padded token has probability 0 and avoids infinities.
-STATE = "state.pt"  # This file of a checkpoint has all that a resumed run needs.
-POINTS = 500  # A run logs its losses at about so many of its steps.
+ABSENT = -1e4  # Logit of padded tokens: probability 0 without infinities.
+STATE = "state.pt"  # File of a checkpoint: weights, optimiser, random states and log.
+POINTS = 500  # Approximate number of steps at which a run logs its losses.
 
-Batch = dict[str, Tensor]  # This is a collated batch, each tensor [B, T].
-# f(batch, its row numbers) -> {"loss": scalar, parts...}.
+Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
+# f(batch, its row numbers) -> {"loss": scalar, further parts to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
-Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> row numbers, for each batch.
+Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of a batch].
 
-_chosen = "cpu"  # The run that this process makes uses this device.
+_chosen = "cpu"  # Device of the run that this process makes.
 
 
 def device() -> torch.device:
-    """Return the device of the run's tensors, which `read_numerics` sets from the run's
+    """Return the device for tensors, which `read_numerics` has set from the run's
     Numerics."""
     return torch.device(_chosen)
 
 
 def autocast(numerics: Numerics) -> torch.autocast:
-    """Return a context in which forward passes have the run's dtype."""
+    """Return a context in which forward passes use the dtype of the Numerics."""
     return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
 
 
@@ -59,34 +59,35 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 class Method:
-    """A Method adds something to the training at certain moments, each of them
-    optional.
+    """A Method has callbacks of the training loop, each of them optional.
 
     Several methods compose. A method is made for a model before the training begins.
     What it does must follow from the step and from the state of the model alone,
     buffers included, so that a resumed run repeats it. All its parameters belong to the
     model."""
 
-    # Each group {"params", "lr"} has its own learning rate, which follows the run's
-    # schedule.
+    # Groups of parameters {"params", "lr"} with learning rates of their own, which
+    # follow the run's schedule.
     groups: Sequence[dict[str, Any]] = ()
-    # Neither the optimiser nor the clipping touches these parameters; `gradients` may
-    # move them.
+    # Parameters that neither the optimiser nor gradient clipping handles; the method
+    # may update them in `gradients`.
     apart: Sequence[Tensor] = ()
 
     def before(self, step: int, steps: int) -> None:
-        """Prepare the model before each forward pass."""
+        """Change the model before each forward pass, such as its thresholds.
+
+        step, steps: number of the step from 0, and of all steps."""
 
     def penalty(self) -> dict[str, Tensor]:
-        """Return {name: scalar}, terms that are added to the loss."""
+        """Return {name: scalar} of terms that are added to the loss."""
         return {}
 
     def gradients(self, step: int, steps: int) -> None:
         """Read the gradients, or change them, before they are clipped."""
 
     def finish(self) -> Json:
-        """Turn the model into the one that is saved, after the last step. Returns
-        metrics."""
+        """Give the model its final form after the last step, before it is saved, and
+        return metrics."""
         return {}
 
 
@@ -101,16 +102,17 @@ def fit(
     methods: Sequence[Method] = (),
     batches: Batches | None = None,
 ) -> Json:
-    """Train a model in place on encoded rows, and let the methods finish it.
-
-    loss: it may be a Method too. score: the higher the better; it is called where
-    `train.select` is "best". batches: equally many in each epoch, in place of the usual
-    order.
+    """Train a model in place on tokenised rows, and let the methods finish it.
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite, and Refused where
-    nothing tells which model is the best.
-    """
+    `train.select` is "best" without a `score`.
+
+    loss: the loss function, which may be a Method too.
+    score: function that scores the model as it is, higher being better; it is called
+    where `train.select` is "best".
+    batches: f(epoch) -> row numbers of each batch, in place of `order_batches`; all
+    epochs must have the same number of batches."""
     selects = train.select == "best"
     if selects and not score:
         fault = "select is 'best', and nothing judges this training"
@@ -166,7 +168,7 @@ def fit(
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            # This is `zero_grad` without its search for parameters.
+            # `zero_grad` does the same, but searches for the parameters each time.
             for parameter in everything:
                 parameter.grad = None
             if step % -(-steps // POINTS) == 0:
@@ -194,7 +196,7 @@ def fit(
 
 
 def finish_methods(methods: Sequence[Method]) -> Json:
-    """Let the methods finish the model. Returns the metrics of all of them."""
+    """Call `finish` of all methods, and return their metrics together."""
     return {
         name: value for method in methods for name, value in method.finish().items()
     }
@@ -205,8 +207,9 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return the optimiser's groups of parameters.
 
-    They are those with weight decay, those that `train.spare_norms` spares it, the taps
-    of ghosts where `train.taps` is their rate, and the groups of the methods."""
+    They are parameters with weight decay, biases and LayerNorms without it (if
+    `train.spare_norms`), weights of ghost kernels at the rate `train.taps` (if not 0),
+    and the groups of the methods."""
     method_groups = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in method_groups for p in group["params"]}
@@ -234,8 +237,8 @@ def keep_best(
     step: int,
     best: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return {"score", "step", "weights"} of the model if it is the best so far, else
-    `best`."""
+    """Return {"score", "step", "weights"} of the model if its score is the highest so
+    far, and else `best`, the same of the best model before."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
@@ -253,10 +256,9 @@ def checkpoint(
     best: dict[str, Any] | None,
     dtype: str,
 ) -> None:
-    """Write a checkpoint with everything that a resumed run needs, whole or not at all.
+    """Write a checkpoint with everything that a resumed run needs, atomically.
 
-    The checkpoint before it is kept, in case that a disk loses this one; older ones are
-    removed."""
+    The one before it stays, in case this one is damaged; older ones are removed."""
     target = run.resume / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
@@ -272,7 +274,7 @@ def checkpoint(
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.seal_folder(folder)
-    halves = list(run.resume.glob(".step-*"))  # A kill may have left half a checkpoint.
+    halves = list(run.resume.glob(".step-*"))  # Half-written ones of killed processes.
     for old in [*halves, *sorted(run.resume.glob("step-*"))[:-2]]:
         disk.remove(old)
 
@@ -280,12 +282,12 @@ def checkpoint(
 def restore(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
 ) -> tuple[int, dict[str, Any] | None]:
-    """Load the last checkpoint. Returns (number of steps done, what `keep_best`
-    returned last).
+    """Load the last checkpoint, and return (number of steps done, last result of
+    `keep_best`).
 
-    Returns (0, None) where there is no checkpoint. One that is damaged, or does not say
-    that it was computed in this dtype, is not used, and the one before it is. Raises
-    RuntimeError where other code wrote it."""
+    Without a checkpoint it returns (0, None). One that is damaged or of another dtype
+    is deleted, and the one before it is tried. Raises Refused where a checkpoint does
+    not fit the model, as after a change of code."""
     for folder in sorted(run.resume.glob("step-*"), reverse=True):
         if why := disk.damage_of_folder(folder):
             say(
@@ -319,10 +321,9 @@ def restore(
 
 
 def outputs(model: PreTrainedModel, batch: Batch) -> Tensor:
-    """Return the logits of a collated batch: [B, C] of classes, or [B, 2, T] of spans.
+    """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
-    A span has logits of its first and of its last token; those of padding are ABSENT.
-    """
+    A span has logits of its first and of its last token; padded tokens have ABSENT."""
     out = model(**batch)
     if "logits" in out:
         return out.logits
@@ -338,11 +339,14 @@ def predict(
     tokens: int = 2048,
     pad_to: int = 0,
 ) -> np.ndarray:
-    """Return the logits of N encoded rows in float32: [N, C], or [N, 2, T] of spans.
+    """Return the logits of N tokenised rows in float32: [N, C], or [N, 2, T] of answer
+    spans.
 
-    T is the length of the longest row. A batch has rows of similar length, and at most
-    `tokens` tokens with padding or one row. Weights are cast to the run's dtype once
-    for all batches."""
+    T is the length of the longest row.
+
+    tokens: the largest number of tokens in a batch with padding; a longer row is a
+    batch of its own.
+    pad_to: tokens to which rows are padded at least."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
@@ -367,11 +371,12 @@ def predict(
 
 
 def read_numerics(numerics: Json) -> Numerics:
-    """Return the Numerics of a step's plain argument, and set the run's thread count
-    and device.
+    """Return the Numerics of a step's JSON argument, and set this process's thread
+    count and device by it.
 
-    Raises Refused for bfloat16 on a CPU without instructions for it. Float32 in its
-    place would be another run under the same identity."""
+    Raises Refused for bfloat16 on a CPU without instructions for it. It does not fall
+    back to float32, whose results would then stand under the identity of a bfloat16
+    run."""
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (
@@ -389,9 +394,9 @@ def read_numerics(numerics: Json) -> Numerics:
 
 @contextmanager
 def borrow_model(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
-    """Yield Numerics of float32 on the model's device, for a loop of a reader's own.
+    """Yield float32 Numerics on the model's device, for a reader's own training loop.
 
-    At the end the process has its threads, device and random states again."""
+    At the end, thread count, device and random states of the process are restored."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
     device = "cuda" * (model.device.type == "cuda")

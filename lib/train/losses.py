@@ -18,20 +18,21 @@ def prediction(
     targets: Targets,
     teacher_logits: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Return {"hard", "soft"}, as far as the targets ask for them, and their sum as
+    """Return the losses "hard" and "soft" that the Targets ask for, and their sum
     "loss".
 
     "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft"
-    is the same to the teacher's logits (GhostBERT section 2.3, Table 8). logits,
-    teacher_logits [B, C]. labels [B]: codes, or scores where C is 1.
+    is the same to the teacher's logits (GhostBERT section 2.3, Table 8).
 
-    For spans, logits are [B, 2, T], labels are token numbers [B, 2], and teacher_logits
-    have at least T tokens. First and last token are 2 B choices among T tokens. Labels
-    beyond T do not count, as in BERT's script."""
+    logits, teacher_logits: [B, C]. labels: classes [B], or scores where C is 1.
+
+    For answer spans, logits are [B, 2, T], labels are token numbers [B, 2], and
+    teacher_logits have at least T tokens. First and last token are 2 B choices among T
+    tokens. Labels beyond T are ignored, as in BERT's script."""
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        # cross_entropy ignores -100.
+        # -100 is the label that PyTorch's cross_entropy ignores.
         labels = labels.masked_fill(labels >= tokens, -100)
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
@@ -60,14 +61,14 @@ def mean_square(
 ) -> Tensor:
     """Return the mean of (a - b)^2 over states [B, T, H]. Only `a` gets a gradient.
 
-    With `mask` the mean is over the real tokens alone, which are 1 in `real` [B, T].
-    """
+    real: attention mask [B, T], 1 for real tokens.
+    mask: whether the mean leaves out padded tokens."""
     return MeanSquare.apply(a, b, real if mask else None)
 
 
 class MeanSquare(torch.autograd.Function):
-    """This function keeps the difference for the backward pass, so that each pass reads
-    it once."""
+    """MeanSquare computes `mean_square` and saves a - b for the backward pass, so that
+    each pass reads the states once."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, real: Tensor | None) -> Tensor:
@@ -92,8 +93,8 @@ def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
     """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation
     1).
 
-    With `mask` the mean is over pairs of real tokens alone, which are 1 in `real` [B,
-    T]."""
+    real: attention mask [B, T], 1 for real tokens.
+    mask: whether the mean leaves out pairs with a padded token."""
     square = (a.float() - b.float()).square()
     if not mask:
         return square.mean()
@@ -102,21 +103,21 @@ def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
 
 
 def zeroed_distance(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the distance `over_tokens` after some scores were set to 0.
+    """Return the mean of (a - b)^2 over attention scores [B, A, T, T], with the scores
+    of padded keys set to 0.
 
-    These are the scores of padded keys and all that are at most -100, as in
-    EfficientBERT's code."""
+    Scores of at most -100 become 0 too, as in EfficientBERT's code. real, mask: as in
+    `over_tokens`."""
     gone = (real == 0)[:, None, None, :]
     a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
     return over_tokens(a, b, real, mask)
 
 
 def over_keys(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over scores [B, A, T, T], padded keys counting as
-    equal.
+    """Return the mean of (a - b)^2 over attention scores [B, A, T, T], with differences
+    at padded keys set to 0.
 
-    So TinyBERT's code has it. With `mask` the mean is over pairs of real tokens alone.
-    """
+    TinyBERT's code does the same. real, mask: as in `over_tokens`."""
     real = real.bool()
     pairs = real[:, None, None, :]
     if mask:

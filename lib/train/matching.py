@@ -1,7 +1,7 @@
-"""This module lets a student match the states of a teacher.
+"""This module trains a student to match the hidden states of a teacher.
 
-A list of `Match` says what is compared with what. GhostBERT (section 2.3), EfficientBERT (section
-3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
+A list of `Match` says which states are compared. GhostBERT (section 2.3), EfficientBERT
+(section 3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
 
 Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and
 teacher."""
@@ -29,43 +29,47 @@ from lib.train.batches import Encoded, collate
 from lib.train.lean import make_lean
 from lib.train.losses import mean_square
 
-# These are the states of a model: "embedding" is one, "attention", "ffn" and "scores"
-# are lists.
+# States of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn" and
+# "scores" are lists with a tensor for each layer.
 States = Mapping[str, Any]
 # f(model, batch, row numbers) -> logits, or None where only the encoder runs.
 Forward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
 # f(batch, row numbers) -> (states, logits) of a teacher.
 Teach = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]]
-# This is (weight, f(logits, teacher's logits, row numbers) -> scalar).
+# Loss on logits: (weight, f(logits, teacher's logits, row numbers) -> scalar).
 Prediction = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
 @dataclass(frozen=True)
 class Match:
-    """A Match compares one feature of student and teacher in some pairs of layers."""
+    """A Match compares one kind of hidden state of student and teacher, in pairs of
+    layers, and adds the distances to the loss."""
 
-    part: str  # Every distance is added to this part of the loss.
-    # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention
-    # "scores".
+    part: str  # Name of the part of the loss to which distances are added.
+    # Feature that is compared: "embedding", "attention" or "ffn" (outputs, see
+    # lib.model.taps), or "scores" (attention scores before the softmax).
     feature: str
-    # A pair is (layer of the student, of the teacher), from 0.
+    # Pairs (layer of the student, layer of the teacher), from 0.
     layers: tuple[tuple[int, int], ...] = ((0, 0),)
-    mask: bool = False  # The means leave padding out.
-    # The student's states go through `student.projection` first.
+    mask: bool = False  # Whether means leave out padded tokens.
+    # Whether the student's states go through `student.projection` first, to the
+    # teacher's width.
     projected: bool = False
-    # These are the teacher's heads that each layer of the student still has; () means
+    # For each layer of the student, the teacher's heads that it still has; () means
     # all.
     heads: Sequence[Sequence[int]] = ()
-    # f(ours, theirs, real tokens [B, T], mask) gives a scalar.
+    # f(student's states, teacher's states, attention mask [B, T], mask) -> scalar.
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = mean_square
 
 
 def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (layer of the student, layer of the teacher) that match, from 0.
+    """Return the pairs (layer of the student, layer of the teacher) to match, from 0.
 
-    student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with
-    layer m L_t / L_s where that is a whole number, so a deeper student has layers
-    without a partner. Raises Refused where neither number divides the other."""
+    Counted from 1, layer m of a student with L_s layers is matched to layer m L_t / L_s
+    of the teacher where that is a whole number. A student deeper than its teacher has
+    layers without a partner. Raises Refused where neither number divides the other.
+
+    student, teacher: the numbers of layers L_s and L_t."""
     if student % teacher and teacher % student:
         raise Refused(
             f"a student of {student} layers and a teacher of {teacher}: "
@@ -80,10 +84,13 @@ def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
 
 @contextmanager
 def observe_states(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
-    """Yield a dict that each forward pass fills with the states of lib.model.taps.
+    """Yield a dict that each forward pass fills with the model's hidden states
+    (lib.model.taps).
 
-    With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a
-    supernet may change between two passes."""
+    The active part of a supernet may change between two passes.
+
+    scores: whether it has the L attention scores before the softmax, [B, A, T, T]
+    each, too."""
     with (
         taps(model) as seen,
         watch_scores(model) if scores else nullcontext() as seen["scores"],
@@ -92,7 +99,8 @@ def observe_states(model: PreTrainedModel, scores: bool = True) -> Iterator[Stat
 
 
 def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
-    """Run the encoder of a model without its head, for the states alone."""
+    """Run the encoder of a model without its head, where only hidden states are
+    needed."""
     base(model)(**batch)
 
 
@@ -103,10 +111,11 @@ def run_teacher(
     forward: Forward = states_alone,
     scores: bool = True,
 ) -> Iterator[Teach]:
-    """Yield f(batch, rows) -> (states, logits) of a teacher that no longer learns.
+    """Yield a function f(batch, rows) -> (states, logits) of a teacher without
+    gradients.
 
-    forward: without it only the encoder runs. scores: whether the states include raw
-    attention scores."""
+    forward: the forward pass; by default the encoder runs alone, and logits are None.
+    scores: whether the states include attention scores before the softmax."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device())
     with make_lean(model, numerics), observe_states(model, scores) as seen:
@@ -126,10 +135,12 @@ def match_states(
     forward: Forward = states_alone,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield f(batch, rows) -> {"loss": scalar, parts...} of a student.
+    """Yield the loss of a student that matches a teacher's states: f(batch, rows) ->
+    {"loss": scalar, parts...}.
 
-    forward: without it only the encoder runs. prediction: it adds the part
-    "prediction"."""
+    teach: f(batch, rows) -> (states, logits) of the teacher.
+    forward: the student's forward pass; by default the encoder runs alone.
+    prediction: weight and function of a loss on logits, added as "prediction"."""
     with observe_states(
         student, any(match.feature == "scores" for match in matches)
     ) as seen:
@@ -161,8 +172,8 @@ def imitate_teacher(
     forward: Forward = states_alone,
     prediction: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the loss of `match_states`, where the teacher is a model that runs beside the
-    student."""
+    """Yield the loss of `match_states` with a teacher that runs on each batch too,
+    rather than states from disk."""
     scores = any(match.feature == "scores" for match in matches)
     with (
         run_teacher(teacher, numerics, forward, scores) as teach,
@@ -178,11 +189,13 @@ def distances(
     real: Tensor,
     student: nn.Module | None = None,
 ) -> dict[str, Tensor]:
-    """Return {part: sum of its distances}, all with weight 1.
+    """Return {part of the loss: sum of its distances}, all with weight 1.
 
-    student_states, theirs: the states of student and teacher, as `observe_states` yields
-    them. real: [B, T], 1 at real tokens. Raises Refused where student and teacher have
-    different numbers of heads."""
+    Raises Refused where attention scores have different numbers of heads.
+
+    student_states, theirs: the states of student and teacher (`observe_states`).
+    real: attention mask [B, T], 1 for real tokens.
+    student: the model with the `projection`, where a Match needs it."""
     parts: dict[str, Tensor] = {}
     for match in matches:
         ours, targets = student_states[match.feature], theirs[match.feature]
@@ -209,17 +222,17 @@ def distances(
 def make_projection(student: int, teacher: int) -> nn.Linear:
     """Return a linear layer from the student's width to the teacher's.
 
-    Its weights are drawn from N(0, 0.02), and its biases are 0.
-    """
+    Its weights are drawn from a normal distribution with standard deviation 0.02, and
+    its biases are 0."""
     made = nn.Linear(student, teacher)
     nn.init.normal_(made.weight, 0.0, 0.02)
     nn.init.zeros_(made.bias)
     return made
 
 
-# The states of a teacher are written once, for all its students.
-# A token has S = 2 L + 1 states: the embedding, then the attention output and the layer output of
-# each layer. All N rows lie one after another in one array [sum of T, S * H], with N + 1 offsets.
+# A teacher's states are written to disk once for all its students. A token has S = 2 L
+# + 1 states: the embedding, then attention output and layer output of each layer. The
+# tokens of all N rows are one array [sum of T, S * H], with N + 1 offsets of the rows.
 @torch.no_grad()
 def write_states(
     model: PreTrainedModel,
@@ -229,8 +242,12 @@ def write_states(
     batch: int = 32,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
-    """Write the states of all rows to `path` in the run's dtype. Returns {"bytes",
-    "tokens"}."""
+    """Write a teacher's hidden states for all rows to `path`, and return {"bytes",
+    "tokens"}.
+
+    They have the dtype of the Numerics.
+
+    progress: function that gets the share of rows done."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
@@ -253,11 +270,13 @@ def write_states(
 
 
 def states_on_disk(path: Path, layers: int) -> Teach:
-    """Return f(batch, rows) -> (states, None) that stands in for the function of
-    `run_teacher`.
+    """Return a function f(batch, rows) -> (states, None) that reads a teacher's states
+    from disk, in place of `run_teacher`.
 
-    It reads the states of the rows from disk, and pads them with zeros to the length of
-    the batch."""
+    States are padded with zeros to the length of the batch.
+
+    path: a file of `write_states`.
+    layers: layers of the teacher."""
     tensors = load_file(path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 

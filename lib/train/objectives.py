@@ -1,7 +1,8 @@
-"""A run learns from labels, from a teacher's logits, or from a teacher's states.
+"""This module has the objective that learns from labels, from a teacher's logits, or
+from both.
 
-Each of these objectives is a context that yields a loss, f(batch, rows) -> {"loss":
-scalar, parts...} (lib.train.loop.fit)."""
+An objective is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
+parts...} (lib.train.loop.fit). lib.train.matching has those for hidden states."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -13,7 +14,9 @@ from transformers import PreTrainedModel
 from lib.core.options import Targets
 from lib.train import loop, losses
 
-TaskTraining = Any  # One of lib.train.learn, which imports this module, or a Trainer.
+# TaskTraining or Trainer of lib.train.learn, which cannot be imported here, as it
+# imports this module.
+TaskTraining = Any
 
 
 def predict_targets(
@@ -22,11 +25,11 @@ def predict_targets(
     targets: Targets,
     alpha: float | None = None,
 ) -> nullcontext[loop.Loss]:
-    """Return the objective that learns labels, the logits of the input `teacher`, or
-    both.
+    """Return the objective that learns the labels, the logits of the run's input
+    `teacher`, or both.
 
-    alpha: the weight of the teacher's part, while that of the labels is 1 - alpha;
-    without it both weights are 1."""
+    alpha: weight of the teacher's part, where that of the labels is 1 - alpha; without
+    it both weights are 1."""
     rows, teacher = (
         training.rows,
         training.teacher_logits if targets.kind != "hard" else None,

@@ -1,6 +1,8 @@
-"""These are the steps that papers share; `lib.core.steps` lists them without torch.
+"""This package has the functions of the steps that papers share; `lib.core.steps` lists
+them without torch.
 
 To add a step, write a function `<name>(run, **args)` that returns metrics, in a module
-of this folder or of a paper's, and one entry in that list or in the paper's `steps.py`.
-A training on a task is a function `<name>(training, **args)`: the run and the arguments
-of TASK_TRAINING reach it as one TaskTraining (lib.train.learn)."""
+of this folder or of a paper's, and add an entry to that list or to the paper's
+`steps.py`. A training on a task is a function `<name>(training, **args)`, which gets
+the run and the arguments data, train and numerics as one TaskTraining
+(lib.train.learn)."""

@@ -1,8 +1,7 @@
-"""This step makes TinyBERT's augmented rows beside the training rows
-(lib.train.augment).
+"""This step writes augmented training rows as TinyBERT does (lib.train.augment).
 
-The texts are kept like weights, in the run's model folder: they are large, the seed
-makes them again, and they are not ours to commit."""
+The texts are saved like weights, in the run's model folder. So records leave them out:
+they are large, can be made again from the seed, and may not be published."""
 
 import json
 from collections.abc import Iterator
@@ -18,16 +17,16 @@ from lib.data import Split
 from lib.train import augment as words
 from lib.train import loop
 
-CHUNK = 2000  # Candidates of so many sentences are looked for together.
+CHUNK = 2000  # Sentences whose candidates are computed together.
 
 
 def augment(
     run: RunWriter, data: Json, augment: Json, numerics: Json
 ) -> dict[str, float]:
-    """Write down the variants of every training row.
+    """Write the augmented variants of every training row to the run's folder.
 
-    The input `language_model` proposes words. Raises Refused for a task of spans.
-    """
+    The input `language_model` proposes words. Raises Refused for a task of answer
+    spans."""
     arithmetic, options = loop.read_numerics(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise Refused(
@@ -54,10 +53,11 @@ def augment(
 def candidates(
     run: Scratch, texts: list[str], source: words.Source, count: int, numerics: Numerics
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Return ({text: int32 [words that may be replaced, count]}, {metric: value}).
+    """Return ({text: candidates of its replaceable words, int32 [words, count]},
+    {metric: value}).
 
-    The arrays are those of `candidates` in lib.train.augment. A text that occurs twice
-    is read once."""
+    The candidates are those of lib.train.augment. A text that occurs several times is
+    read once."""
     unique = list(dict.fromkeys(texts))
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
@@ -84,11 +84,12 @@ def variants(
     options: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
-    """Yield for each row the variants of `a`, and of `b` where it has one, the original
-    first.
+    """Yield for each row a list of variants for each of its texts, the original first.
 
-    Each row has its own stream of random numbers, so that neither the order nor the
-    choice of rows matters."""
+    Each row has a random generator of its own, so that neither order nor choice of rows
+    matters.
+
+    candidates: {text: candidates of its replaceable words, int32 [words, count]}."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice, texts = (

@@ -1,7 +1,5 @@
-"""This step measures what a task gives away without an encoder.
-
-It judges the most frequent class, and a linear model over word counts.
-"""
+"""This step scores baselines without an encoder: the most frequent class, and a linear
+model over word counts."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,13 +20,13 @@ from lib.train import heads
 
 
 def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
-    """Judge answers that need no reading, by the task's first metric on the development
-    set.
+    """Return the development scores (first metric) of baselines without an encoder.
 
-    "majority" is the most frequent class. "bag_of_words" is a linear model over word
-    counts, with a fixed regularisation (C = 0.3, or ridge 10). A task of spans has no
-    such model, nor have training rows of one class. With the input `start`, an
-    encoder, it reads no more of a row than that encoder does: `cut` tokens."""
+    "majority" predicts the most frequent class. "bag_of_words" is a linear model over
+    word counts, with a fixed regularisation (C = 0.3, or ridge 10). It is left out for
+    answer spans, and for training rows of one class. With an encoder as input `start`,
+    the linear model reads only the first `cut` tokens of a row, as that encoder
+    does."""
     task, splits = sources.task_of_descriptor(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.majority(task, splits)}
@@ -38,7 +36,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
             train, dev = (clip_texts(tokenizer, split, cut) for split in (train, dev))
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (count_word_forms(counter, split) for split in (train, dev))
-        # The stubs of scikit-learn have other arrays.
+        # scikit-learn's type stubs do not fit these arrays.
         model: Any = (
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
         )
@@ -48,9 +46,9 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
 
 
 def clip_texts(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
-    """Return the rows of a Split with the texts that stand in their first tokens.
+    """Return a Split with texts cut to what an encoder reads.
 
-    length: the number of tokens to which a model cuts a row."""
+    length: the number of tokens to which the encoder cuts a row."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     coded = tokenizer(
         *texts, truncation=True, max_length=length, return_offsets_mapping=True
@@ -68,10 +66,10 @@ def clip_texts(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) ->
 
 
 def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
-    """Return the word counts of each row.
+    """Return the word counts of each row as a sparse matrix [rows, features].
 
-    Rows of pairs have the counts of both texts, the number of words that both share,
-    and the number of words that are new in the second text."""
+    Rows of two texts have the counts of both, the number of words that both share, and
+    the number of words that are new in the second text."""
     a: Any = counter.transform(split.a)
     if split.b is None:
         return a

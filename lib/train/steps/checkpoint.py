@@ -1,4 +1,5 @@
-"""This step puts a published checkpoint into the store, so that its digest is known."""
+"""This step copies a published checkpoint into a run, so that other Specs can have it
+as an input and its digest is part of their identity."""
 
 import json
 
@@ -15,7 +16,8 @@ def checkpoint(
 ) -> dict[str, str]:
     """Copy a published checkpoint into the store.
 
-    random: whether its weights are drawn anew, which is the control without
+    digest: the expected digest of its files.
+    random: whether its weights are replaced by random ones, as a control without
     pre-training."""
     folder = run.folder / "model"
     models.copy(name, digest, folder)

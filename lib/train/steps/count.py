@@ -22,8 +22,8 @@ def count(run: RunWriter, config: Json, tokens: int, labels: int) -> dict[str, i
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
         model = cls.from_config(configuration, attn_implementation="eager").eval()
-        # The mask has all four axes: the framework would read a shorter one, and
-        # tensors of this device have no values.
+        # Give the mask all four axes: transformers would read the values of a mask
+        # [B, T], and tensors of the device "meta" have none.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),

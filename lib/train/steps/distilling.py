@@ -1,6 +1,8 @@
-"""These steps cut a teacher, add to it, and let it match the teacher's hidden states.
+"""These steps prune a teacher, add ghost modules, and distil the result to match the
+teacher's hidden states.
 
-So GhostBERT makes its models (section 2.3), and the frontier those of all methods."""
+GhostBERT makes its models so (section 2.3), and the frontier the models of all
+methods."""
 
 import copy
 from collections.abc import Callable
@@ -30,26 +32,28 @@ from lib.train.matching import (
     write_states,
 )
 
-# This file of a run lists the operations of the steps operate and distil, with their
-# reports.
+# Name of a run's file with its operations of surgery and their reports.
 SURGERY = "surgery.json"
 
 
 def distil(
     training: TaskTraining, distil: Json, surgery: list[Json]
 ) -> dict[str, float]:
-    """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
+    """Copy a teacher, prune it, add ghosts, and train it to match the teacher's hidden
+    states.
 
     Without surgery it is a control that the paper lacks: the distillation of an
     unpruned model without ghosts.
 
     Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for
-    its rows instead of the plain ones; `states` to read the teacher's hidden states
-    from disk.
+    augmented training rows; `states` to read the teacher's hidden states from disk.
 
-    It saves the loss and its parts over the steps as `curve`, and tells how far the
-    student is off (`Mended`). `start_score` and `teacher_score` are of the development
-    rows, before any training."""
+    It saves the loss and its parts over the steps as `curve`, and returns the metrics
+    of `Mended`. `start_score` and `teacher_score` are scores of student and teacher on
+    the development rows before any training.
+
+    distil: the fields of a Distil.
+    surgery: operations on the student (lib.model.surgery)."""
     teacher, training.tokenizer = training.teacher
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     student = copy.deepcopy(teacher.to(loop.device()))
@@ -69,11 +73,11 @@ def distil(
 
 
 class Mended(loop.Method):
-    """A Mended says what a distillation has mended.
+    """A Mended measures the result of a distillation.
 
-    `distance` is the loss to the teacher, as a mean over the last tenth of its logged
-    steps. Of a student with ghosts `taps_moved` is how far a tap has moved, as a mean
-    over all taps (after the softmax where they have one)."""
+    `distance` is the loss to the teacher, as a mean over the last tenth of the logged
+    steps. For a student with ghosts, `taps_moved` is the mean absolute change of the
+    weights of ghost kernels (after the softmax where they have one)."""
 
     def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
         self.run = run
@@ -83,7 +87,7 @@ class Mended(loop.Method):
         self.first = self.taps()
 
     def taps(self) -> np.ndarray:
-        """Return the taps of all kernels as one array."""
+        """Return the weights of all ghost kernels as one flat array."""
         taps = [
             kernel.taps().detach().cpu().numpy().ravel().copy()
             for kernel in self.kernels
@@ -109,8 +113,8 @@ def matches(
     teacher: transformers.PreTrainedModel,
     options: Distil,
 ) -> list[Match]:
-    """List the matches of L_distill: embedding output, and outputs of both blocks of
-    each layer."""
+    """Return the comparisons of GhostBERT's L_distill: embedding output, and the
+    outputs of attention and feed-forward block in each layer."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
@@ -127,10 +131,10 @@ def objective_of(
 ) -> AbstractContextManager[
     Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
 ]:
-    """Return the objective that learns by L_distill.
+    """Return the objective that minimises GhostBERT's L_distill.
 
-    The teacher runs beside the student or, with the input `states`, its states come
-    from disk. States on disk are those of the plain rows, without padding."""
+    The teacher runs on each batch or, with the run's input `states`, its states are
+    read from disk. Those are of training rows without augmentation."""
     comparisons = matches(student, teacher, options)
     if "states" not in training.run.inputs:
         return imitate_teacher(student, teacher, comparisons, training.numerics)
@@ -143,11 +147,12 @@ def objective_of(
 def perform(
     run: RunWriter, model: transformers.PreTrainedModel, ops: list[Json]
 ) -> None:
-    """Do the operations in order, and write each of them with its report to the run's
-    folder.
+    """Apply operations of surgery to a model in order, and write them with their
+    reports to the run's folder.
 
-    A cut goes by the input `importance`; without it the last parts go. A "keep" takes
-    what the input `search` found. Ghosts are drawn from the run's seed."""
+    A "cut" removes the least important heads and neurons by the run's input
+    `importance`, or the last ones without it. A "keep" takes the architecture of the
+    run's input `search`. Ghosts are drawn from the run's seed."""
     reports = []
     for op in ops:
         more = {}
@@ -163,11 +168,11 @@ def perform(
 
 
 def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
-    """Cut a teacher and add ghosts without any training.
+    """Prune a teacher and add ghosts without any training, for the ablation without
+    distillation.
 
-    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned;
-    `importance` where the surgery cuts by it; `search` where it keeps what was found.
-    """
+    Inputs: `teacher`, fine-tuned; `importance` where the surgery has a "cut" by it;
+    `search` where it keeps the architecture of a search."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     perform(run, model, surgery)
     backbone.save(model, tokenizer, run.model)
@@ -175,14 +180,15 @@ def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
 
 
 def states(training: TaskTraining, distil: Json) -> dict[str, int]:
-    """Write the hidden states of the input `teacher` for all training rows.
+    """Write the hidden states of the input `teacher` for all training rows, so that its
+    students need not run it again.
 
-    So its students need not run it again. `train` gives the length at which rows are
-    cut; distil: the options of the students, which change nothing here."""
+    `train` of the TaskTraining gives the tokens to which rows are cut.
+
+    distil: the fields of the students' Distil, which change nothing here."""
     model, training.tokenizer = training.teacher
-    path = (
-        training.run.folder / "model" / "states.safetensors"
-    )  # It stays while a Spec needs it.
+    # The folder of weights, so that the file stays as long as another run needs it.
+    path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
     return write_states(
         model, training.rows, training.numerics, path, progress=training.run.progress

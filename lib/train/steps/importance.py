@@ -1,12 +1,10 @@
-"""This step ranks the heads and neurons of a fine-tuned model by first-order Taylor.
+"""This step measures the importance of heads and neurons of a fine-tuned model.
 
-It follows Hou et al. 2020 and Michel et al. 2019. The score of a head is the sum over batches of
-|dLoss / dxi|, where xi is a factor of 1 on the head's attention. The score of a neuron is the sum
-over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column
-of W2.
-
-A module of lib.methods that has a function `scores` ranks in another way
-(`Importance.by`)."""
+It is a first-order Taylor expansion, after Hou et al. 2020 and Michel et al. 2019. The
+score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on
+the head's attention. The score of a neuron is the sum over batches of
+|w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column of
+W2. `Importance.by` names a module of lib.methods that computes other scores."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,10 +23,11 @@ from lib.train.learn import TaskTraining
 
 
 def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
-    """Rank the heads and neurons of the input `teacher`.
+    """Measure the importance of heads and neurons of the run's input `teacher`.
 
     It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
-    """
+
+    importance: the fields of an Importance."""
     run, options = training.run, Importance(**importance)
     model, tokenizer = training.teacher
     split = training.splits[options.split]
@@ -48,10 +47,12 @@ def scores(
     numerics: Numerics,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode.
+    """Return the Taylor importance (heads [L, A], neurons [L, F]) of a model in eval
+    mode.
 
-    rows: those whose losses count. Raises Refused for layers of different sizes, as a
-    search leaves them."""
+    Raises Refused for layers of different sizes, which a searched model may have.
+
+    rows: the rows over whose loss the gradients are taken."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
@@ -80,7 +81,8 @@ def scores(
                 factor: torch.Tensor = factor,
                 size: int = attention.self.attention_head_size,
             ) -> tuple[torch.Tensor]:
-                # Scaling a head's context is scaling its attention probabilities.
+                # Scale a head's context, which is the same as scaling its attention
+                # weights.
                 return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
             held.enter_context(attention.output.dense.register_forward_pre_hook(scale))
@@ -117,9 +119,10 @@ def by_method(
     numerics: Numerics,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scores by the module `options.by` of lib.methods.
+    """Return the importance (heads [L, A], neurons [L, F]) that `scores` of the module
+    `options.by` of lib.methods computes.
 
-    Its function gets the model in eval mode, with gradients summed over all batches of
+    The function gets the model in eval mode, with gradients summed over all batches of
     `rows`."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.device()).eval()

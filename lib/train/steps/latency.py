@@ -1,9 +1,9 @@
-"""This step times forward passes, side by side, of models at true size or of other
+"""This step times the forward passes of several models, of random weights or of other
 runs.
 
-The models take turns in one process, so that whatever slows the machine slows all of
-them. Comparable are the ratios of each time to that of the reference in the same turn.
-Other processes disturb wall time more than CPU time."""
+The models take turns in one process, so that other work on the machine slows all of
+them. Compare ratios of a model's time to the reference's in the same turn. Other
+processes disturb wall time more than CPU time."""
 
 import time
 
@@ -19,7 +19,7 @@ from lib.model.surgery import operate
 from lib.stats.cost import SHAPES, configuration
 from lib.train import loop
 
-WARM = 5  # So many turns go before the first one that counts.
+WARM = 5  # Untimed turns before the first timed one.
 
 
 def latency(
@@ -33,16 +33,19 @@ def latency(
 ) -> dict[str, float]:
     """Time the forward passes of some models in turns.
 
-    models: {name: {"net": JSON of lib.papers.efficientbert.search.net} or {"shape": one of
-    lib.stats.cost.SHAPES}}. They are encoders with random weights and without a head;
-    "surgery" may list operations. Inputs: any number of `model:<name>`, whose encoders
-    come after those. reference: one of all names. A batch has `batch` sequences of
-    `length` real tokens.
+    Inputs: any number of `model:<name>`, whose encoders are timed too, without heads.
 
-    Metrics of each name are milliseconds of a pass, wall and CPU (median, 5th and 95th
-    percentile of `runs` turns), the speedup (the median over turns of the reference's
-    time over the model's), and parameters. It saves all `times` [models, runs] in
-    seconds."""
+    For each model it returns the milliseconds of a pass, wall and CPU (median, 5th and
+    95th percentile over turns), the speedup (median over turns of the reference's time
+    over the model's), and the parameters. It saves all `times` [models, runs] in
+    seconds.
+
+    reference: name of the model that others are compared with.
+    batch, length: sequences of a batch, and tokens of each, without padding.
+    models: {name: {"net": JSON of lib.papers.efficientbert.search.net} or {"shape": a
+    name of lib.stats.cost.SHAPES}}, encoders with random weights; "surgery" may list
+    operations on them.
+    runs: timed turns."""
     arithmetic = loop.read_numerics(numerics)
     torch.manual_seed(run.seed)
     made = {
@@ -85,14 +88,17 @@ def latency(
 
 
 def clocks() -> np.ndarray:
-    """Return the seconds of the wall clock and of the CPU [2], once the GPU is done."""
+    """Return the seconds of the wall clock and of the CPU [2], after waiting for the
+    GPU."""
     if loop.device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def random_encoder(description: Json) -> transformers.PreTrainedModel:
-    """Return the encoder of a description, with random weights."""
+    """Return an encoder with random weights.
+
+    description: an entry of `models` of `latency`."""
     if "net" in description:
         model = supernet.build(description["net"])
     else:

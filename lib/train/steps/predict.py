@@ -1,4 +1,4 @@
-"""This step predicts a reader's file `test` by the model that is chosen in the end."""
+"""This step predicts the rows of a reader's file `test` with a finished model."""
 
 from lib import data as sources
 from lib.core.options import Train
@@ -15,14 +15,15 @@ def predict(
     digest: str,
     span: Json | None = None,
 ) -> dict[str, float]:
-    """Predict the rows of a file `test` by a finished model.
+    """Predict the rows of a reader's file `test` with a finished model, and return the
+    metrics.
 
-    Input: `model`, fine-tuned on the task of the descriptor `data`. digest: the digest
-    of the task's test rows. train: the settings of the model, which say how rows are
-    cut and padded.
+    Input: `model`, fine-tuned on the task of the descriptor `data`. It saves logits
+    [N, C], labels and row numbers as `test`. Raises Refused where the test rows have
+    changed.
 
-    It saves logits [N, C], labels and row numbers as `test`. Raises Refused where the
-    test rows have changed."""
+    train: the settings of the model's training, which say how rows are cut and padded.
+    digest: the digest of the test rows when the Spec was made."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     split = sources.one_split(data["source"], data["task"], "test")
     sources.check("the test file", sources.digest({"rows": split}), digest)

@@ -1,6 +1,6 @@
-"""This step pre-trains a small BERT on the generated corpus of the toy world.
+"""This step pre-trains a small BERT on generated text, for the profile toy.
 
-The result stands in for a published checkpoint. It learns masked words and next
+The model takes the place of a published checkpoint. It learns masked words and next
 sentences (Devlin et al. 2019, section 3.1)."""
 
 from collections.abc import Callable
@@ -33,11 +33,12 @@ def pretrain(
 ) -> dict[str, float]:
     """Pre-train a BERT of any size on generated text.
 
-    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
-    objective: {"share": of the tokens that are predicted; "hidden" and "replaced": of
-    these, the shares that are shown as [MASK] or as a random word}. Without `train` the
-    encoder keeps its random weights, which is the control that tells what pre-training
-    is worth."""
+    corpus: {"sentences": their number, "seed"}.
+    model: {"layers", "hidden", "heads", "ffn", "init": standard deviation of weights}.
+    objective: {"share": share of tokens that are predicted, "hidden", "replaced":
+    shares of these that are shown as [MASK] or as a random word}.
+    train: the fields of a Train. Without it the model keeps its random weights, as a
+    control without pre-training."""
     arithmetic, training = (
         loop.read_numerics(numerics),
         Train(**train) if train else None,
@@ -48,7 +49,7 @@ def pretrain(
     layers, hidden, heads, ffn = (
         model[name] for name in ("layers", "hidden", "heads", "ffn")
     )
-    # The model has positions for rows of 128 tokens.
+    # Give the model positions for inputs of 128 tokens.
     shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
@@ -76,8 +77,8 @@ def pretrain(
 
 
 def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
-    """Write and return BERT's tokenizer with one token for each word form of the
-    grammar."""
+    """Write and return a BERT tokenizer with one token for each word form of the
+    grammar that generates text."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
     # pyrefly: ignore[missing-attribute]  # transformers makes this name at import.
@@ -87,12 +88,12 @@ def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
 def draw_passages(
     texts: list[str], seed: int
 ) -> tuple[list[str], list[str], np.ndarray]:
-    """Return (first sentences, second sentences, codes [N]: 0 where the second follows
-    the first).
+    """Return (first sentences, second sentences, labels [N]) for next-sentence
+    prediction; the label is 0 where the second follows the first.
 
-    Every other passage gets the second sentence of another passage. Of eight drawn ones
-    it is the one that shares most words with the first sentence, so that words alone do
-    not give it away."""
+    Every other passage gets the second sentence of another passage. Among eight random
+    ones it is the one that shares most words with the first sentence, so that common
+    words do not reveal the label."""
     random = np.random.default_rng(stream(seed, "passages"))
     first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
     second, follows = list(rest), np.zeros(len(rest), np.int64)
@@ -110,11 +111,13 @@ def mask(
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """Return (batch with corrupted ids, true ids [n], places [B, T]) of n tokens to be
-    predicted.
+    """Return a masked batch, the true ids [n] of the n tokens to predict, and their
+    places, bool [B, T].
 
-    Draws come from the loop's random state, so that a resumed run masks the same
-    tokens."""
+    Draws come from PyTorch's global random state, which checkpoints save, so that a
+    resumed run masks the same tokens.
+
+    objective: as in `pretrain`."""
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
     draw = torch.rand(ids.shape).to(ids.device) / objective["share"]
@@ -131,11 +134,11 @@ def masked_words(
     objective: dict[str, float],
     follows: torch.Tensor,
 ) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
-    """Return f(batch, rows) -> {"loss", "masked", "next"}, the loss for
-    lib.train.loop.fit.
+    """Return the pre-training loss for lib.train.loop.fit: f(batch, rows) -> {"loss",
+    "masked", "next"}.
 
-    follows: the codes [N] of `draw_passages`.
-    """
+    objective: as in `pretrain`.
+    follows: the labels [N] of `draw_passages`."""
 
     def loss(
         batch: dict[str, torch.Tensor], rows: np.ndarray

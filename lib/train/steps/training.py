@@ -1,7 +1,5 @@
-"""These steps train a model on a task: each is a preset of `learn` (lib.train.learn).
-
-One more step turns a trained model into int8.
-"""
+"""This module has the steps that fine-tune a model on a task, and that quantise a
+trained model to int8."""
 
 from lib.core.options import Targets
 from lib.core.types import Json
@@ -13,13 +11,15 @@ from lib.train.objectives import predict_targets
 
 
 def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
-    """Fine-tune a model on a task: the last stage of every method, and the teacher of
-    most.
+    """Fine-tune a model on a task, and return its metrics.
 
-    Inputs: `start` (any model), and `teacher` where the targets need its logits.
+    It is the last stage of every method, and makes most teachers. Inputs: `start` (any
+    model), and `teacher` where the targets need its logits.
 
-    It saves predictions, labels and row numbers of every labelled evaluation split.
-    Metrics are in float64; those of the first development set have no prefix."""
+    It saves predictions, labels and row numbers of the development and unseen rows.
+    Names of metrics on other splits than "dev" begin with the split.
+
+    targets: the fields of a Targets."""
     model = training.start()
     return learn(
         training, model, predict_targets(training, model, Targets(**targets))
@@ -27,11 +27,10 @@ def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
 
 
 def quantise(training: TaskTraining) -> dict[str, float]:
-    """Turn a finished model into int8, and judge it again without any training.
+    """Quantise a finished model to int8, and score it again without any training.
 
-    Input: `start`. `train`, the settings of that model, says how rows are cut and
-    padded. Metrics and predictions are those of `finetune`, with the bytes of all
-    tensors."""
+    Input: `start`. `train` of the TaskTraining says how rows are cut and padded.
+    Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
     model = training.start()
     operate(model, {"op": "int8"})
     result = save_predictions(training.run, training.judges(model))
