@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCALE = "mini"
+# Roles of claims whose cells are decided by runs.
 ROLES = (
     "central",
     "own",
     "finding",
-)  # Roles of claims whose cells are decided by runs.
+)
 
 
 def rows_of_claim(
@@ -63,9 +64,8 @@ def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> lis
     The rows of searches behind networks, and of distillations behind students, follow
     them. `artefact` has the names of the pages, with "; " between."""
     pages = [page for page in artefact.split("; ") if plans.has_page(scale, page)]
-    asked = (
-        () if plans.read_plan(scale) else seeds
-    )  # A plan of lines has the seeds of its rows.
+    # A plan of lines has the seeds of its rows.
+    asked = () if plans.read_plan(scale) else seeds
     grid_rows = [row for page in pages for row in rows_of_page(page, scale, asked)]
     behind = grids.searches_behind(grid_rows) + grids.distillations_behind(grid_rows)
     grid_rows += behind
@@ -105,9 +105,8 @@ def judge_claims(
     scale: a profile with recorded runs, or paper."""
     store, by_id = store or Store(), {}
     look = cache(store.lookup)
-    with threadpool_limits(
-        1
-    ):  # More threads would only wait, as the products are small.
+    # More threads would only wait, as the products are small.
+    with threadpool_limits(1):
         for name in lists.read_claims() if names is None else names:
             check_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], scale, look)

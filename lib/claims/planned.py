@@ -38,9 +38,8 @@ class Line:
     models: tuple[str, ...]  # Labels of rows, as cells have them.
     where: str  # Values that the rows have, such as "m=3/1".
     cells: str  # Cells that are judged by themselves, each on each task.
-    tasks: tuple[
-        str, ...
-    ]  # Empty for rows without a task, or while the second task is not picked.
+    # Empty for rows without a task, or while the second task is not picked.
+    tasks: tuple[str, ...]
     waits: bool  # Whether the second task is not picked yet.
     seeds: tuple[int, ...]
     core_hours: float

@@ -71,9 +71,8 @@ def describe_damage(run: Run) -> str:
         for name, value in recompute_metrics(run).items():
             if not abs(value - run.metrics[name]) <= 1e-12:  # Also true for nan.
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
-    except (
-        Exception
-    ) as error:  # Damage raises errors of any kind, and must not hide other damage.
+    # Damage raises errors of any kind, and must not hide other damage.
+    except Exception as error:
         message = (
             str(error)
             if place in str(error)

@@ -469,9 +469,8 @@ def measure_cell(
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
-    alone = [
-        r for r in alone if [r.task] != sound
-    ]  # A mean over one task is that task, and is listed once.
+    # A mean over one task is that task, and is listed once.
+    alone = [r for r in alone if [r.task] != sound]
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 

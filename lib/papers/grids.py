@@ -113,11 +113,12 @@ Options = TypeVar("Options", Train, Importance, Json)
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
 # Rows of a reader are cut at so many tokens at least.
 SHORTEST = 8
+# Notebooks and commands have these parameters.
 PARAMETERS = (
     "profile",
     "data",
     "model",
-)  # Notebooks and commands have these parameters.
+)
 
 
 def profile_of(name: str) -> SimpleNamespace:
@@ -468,9 +469,8 @@ def describe_data(
     if profile in DRAWN:
         more["drawn"] = True
         pool = data.describe(*place, **more)["drawn"]["rows"]
-        rows = min(
-            rows or pool, pool - held_out
-        )  # A task with fewer rows has all of them.
+        # A task with fewer rows has all of them.
+        rows = min(rows or pool, pool - held_out)
     return data.describe(*place, rows, held_out, **more)
 
 

@@ -175,9 +175,8 @@ def student(
     if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
     elif CACHED[profile] and not tokens and not grids.span_of_reader(profile):
-        read = distillation(
-            profile, task, ghosts=False
-        )  # States do not depend on any rate.
+        # States do not depend on any rate.
+        read = distillation(profile, task, ghosts=False)
         state_args = common_arguments(
             profile, task, train=read, distil=Distil(mask=True)
         )

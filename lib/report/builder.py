@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 # Pages come from these files, and from their notebooks and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
-SHOWS = re.compile(
-    r"\bpage\.(table|figure|forest|live)\(|\(page\b"
-)  # Such code makes a table or a figure.
+# Such code makes a table or a figure.
+SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
 FOLD = "The code of the drawing"
 # Readers who hear a table are told what its heads belong to.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
@@ -88,9 +87,8 @@ class PageBuilder:
     values: Json = field(default_factory=dict)  # It has the values of all parameters.
     text: str = ""  # The notebook had this text as the command began.
     grids: dict[str, list[Row]] = field(default_factory=dict)  # It is {variable: rows}.
-    left: set[Spec] = field(
-        default_factory=set
-    )  # The page waits for the runs of these Specs.
+    # The page waits for the runs of these Specs.
+    left: set[Spec] = field(default_factory=set)
     failed: str = ""
     tried: str = ""  # The page was made of this fingerprint last, or was to be.
 

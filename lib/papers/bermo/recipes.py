@@ -173,9 +173,8 @@ def settings(
     w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = begin or first
-    if (
-        not EXAMPLES[profile] and w * (first + last) >= steps
-    ):  # Few rows have short warm-ups.
+    # Few rows have short warm-ups.
+    if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:

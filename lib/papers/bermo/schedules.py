@@ -12,10 +12,11 @@ from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
 EVERY = 2  # The controller moves once in so many steps.
+# These gains act on the logarithm of the penalty's weight.
 PROPORTIONAL, INTEGRAL = (
     20.0,
     1.0,
-)  # These gains act on the logarithm of the penalty's weight.
+)
 REACH = 1e4  # The weight of the penalty stays within this factor of where it started.
 
 

@@ -298,9 +298,8 @@ class Control:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > most:
-                closed.add(
-                    region
-                )  # F only grows from here, so one more gate will not fit later.
+                # F only grows from here, so one more gate will not fit later.
+                closed.add(region)
             else:
                 sums, actual = new, cost
                 taken.append(gate)

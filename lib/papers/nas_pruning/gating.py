@@ -22,9 +22,8 @@ from lib.train import loop
 
 # Each step logs these values.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-NAMES = {
-    "ffn": "neurons"
-}  # The operation "keep" has another name for this kind of gate.
+# The operation "keep" has another name for this kind of gate.
+NAMES = {"ffn": "neurons"}
 
 Region = tuple[int, str]  # This is (layer, kind).
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.

@@ -74,9 +74,8 @@ SMALL_TEACHER = published.deviations("nas_pruning", "small_teacher")
 DIGITS = published.deviations("nas_pruning", "digits")
 
 
-tasks = partial(
-    grids.tasks, by_profile=TASKS
-)  # Some tables take RANDOM, PAIR, TRIO or TEST.
+# Some tables take RANDOM, PAIR, TRIO or TEST.
+tasks = partial(grids.tasks, by_profile=TASKS)
 seeds = partial(grids.seeds, by_profile=SEEDS)  # Some tables take HEADLINES or REPEATS.
 
 

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from lib.report.artefact import Page
     from lib.report.tables import Runs
 
+# They are the models of Tables 6 to 8.
 TESTED = (
     "TinyBERT-4L",
     "TinyBERT-6L",
     "BERT-base",
-)  # They are the models of Tables 6 to 8.
+)
 
 
 def rows(

@@ -104,9 +104,8 @@ class Ticket(loop.Method):
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(share * sum(size.numel() for size in sizes))
-        self.masks = masks.masks_of_largest(
-            sizes, count
-        )  # Of equal ones the first stay.
+        # Of equal ones the first stay.
+        self.masks = masks.masks_of_largest(sizes, count)
         theirs = base(origin).state_dict()  # It may have more tensors.
         base(model).load_state_dict(
             {name: theirs[name] for name in base(model).state_dict()}
