@@ -57,7 +57,11 @@ def parse_positive(text: str) -> int:
 
 
 def parse_list(text: str) -> list[int | str]:
-    """Return the words and whole numbers of a list such as "1,2", for argparse."""
+    """Return the words and whole numbers of a list such as "1,2", for argparse.
+
+    A JSON list such as '["Whole, distilled"]' may have names with commas."""
+    if text.startswith("["):
+        return json.loads(text)
     words = map(str.strip, text.split(","))
     return [int(word) if word.isdigit() else word for word in words]
 

@@ -1,4 +1,5 @@
-"""This room holds what the papers say to what was measured.
+"""This room compares what the papers say with what was measured.
 
-It reads notebooks' grids, cells of claims and plans, gives each cell its word, computes
-printed numbers again, and makes and verifies the records. It is free of torch."""
+It reads the grids of notebooks and the claims with their plans. It gives each
+comparison of a claim a word such as "agrees", computes printed numbers again, and makes
+and verifies the records. It is free of torch."""

@@ -41,8 +41,9 @@ CELL = re.compile(
 )
 # Which margin may follow which comparison: ~ needs +-, >= may have -, <= may have +.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
-FIRST = "first above the others"  # It is a difference in points; the x of the points do not matter.
-# Each function maps the x of the points of a line to their weights.
+# A difference in points, whatever numbers the labels of the points have.
+FIRST = "first above the others"
+# Kind of line -> function from the points' numbers x to the points' weights.
 WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: paired.slope_weights(np.log2(x)),
     "per decade": lambda x: paired.slope_weights(np.log10(x)),
@@ -53,13 +54,13 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
 
-Place = tuple[tuple[str, str], ...]  # It has (column, values with "/" between), ...
-Model = tuple[str, Place]  # This is a label with its place.
+Place = tuple[tuple[str, str], ...]  # ((column, accepted values with "/" between), ...)
+Model = tuple[str, Place]  # (label, place)
 
 
 @dataclass(frozen=True)
 class CellForm:
-    """A CellForm is one model, or one model above another, each with its place."""
+    """A CellForm is one model, or the difference of two models, each with its place."""
 
     models: tuple[Model, ...]
 
@@ -72,18 +73,19 @@ class CellForm:
 
 @dataclass(frozen=True)
 class Cell:
-    """A Cell is a contrast of Forms and the region (low, high) in which it must lie."""
+    """A Cell is one comparison of a claim: a weighted sum of CellForms, and the region
+    (low, high) in which the paper says that it lies."""
 
     text: str
-    measure: str  # It is one of MEASURES, or "" for the score.
-    about: str  # The measure takes this text in brackets.
-    terms: tuple[tuple[float, CellForm], ...]  # Each term has its weight.
-    bounds: tuple[float, float]  # Where both are 0, the measure must be 0 in every run.
-    slope: str  # It is one of WEIGHTS, or "" where the cell has no line of points.
+    measure: str  # Key of MEASURES, or "" for the score.
+    about: str  # What the measure is of, such as a layer; "" for most.
+    terms: tuple[tuple[float, CellForm], ...]  # (weight, CellForm), ...
+    bounds: tuple[float, float]  # At (0, 0) the measure must be 0 in every run.
+    slope: str  # Key of WEIGHTS, or "" for a cell that fits no line through points.
 
     @property
     def quantity(self) -> Measure:
-        """Return what the Cell compares: its measure, or the score."""
+        """Return the Measure that the Cell compares; without one, the score."""
         return MEASURES.get(self.measure, SCORE)
 
     @property
@@ -93,13 +95,16 @@ class Cell:
 
     @property
     def models(self) -> list[Model]:
-        """Return all models of the Forms, each once."""
+        """Return the (label, place) of all models of the Cell, each once."""
         return list(
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
     def names(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row of a grid is one of those that the Cell compares."""
+        """Return whether the Cell compares the run of a row.
+
+        A cell without a measure compares scores alone, so a row whose step scores no
+        examples never fits."""
         can_count = self.measure or scores_examples(row["spec"])
         return bool(can_count) and any(row_fits(row, *model) for model in self.models)
 
@@ -110,8 +115,8 @@ def label_of_row(row: Mapping[str, Any]) -> str | None:
 
 
 def row_fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
-    """Return whether a row has a label, or a recipe of this name, and the values of a
-    place."""
+    """Return whether a row has a label, as model, network or recipe, and the values of
+    a place."""
     return label in ("*", label_of_row(row), row.get("recipe")) and all(
         any(means_value(row.get(key), value) for value in values.split("/"))
         for key, values in where
@@ -119,8 +124,9 @@ def row_fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
 
 
 def means_value(value: Any, text: str) -> bool:
-    """Return whether a value is meant by a text. A DataFrame may have turned 3 into
-    3.0."""
+    """Return whether a text of a place stands for a value of a row.
+
+    "*" stands for any value. A DataFrame may have turned 3 into 3.0."""
     if value is None or value != value:
         return False
     return text in ("*", str(value)) or (
@@ -129,7 +135,7 @@ def means_value(value: Any, text: str) -> bool:
 
 
 def parse_place(text: str | None) -> Place:
-    """Return the place of a text such as "m=3, task=CoLA"."""
+    """Return the Place of a text such as "m=3, task=CoLA"; "task=each" is any task."""
     items = [item.partition("=") for item in (text or "").split(", ") if item]
     return tuple(
         (key, "*" if (key, value) == ("task", "each") else value)
@@ -154,7 +160,9 @@ def parse_form(text: str, where: Place) -> CellForm:
 
 
 def parse_side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
-    """Return [(weight, CellForm), ...] of one side of a cell."""
+    """Return [(weight, CellForm), ...] of one side of a comparison sign.
+
+    `slope` is a key of WEIGHTS. It gives the weights of several points "A | B | C"."""
     parts = text.split(" | ")
     forms = [parse_form(part, where) for part in parts]
     if len(parts) == 1:
@@ -165,13 +173,14 @@ def parse_side(text: str, where: Place, slope: str) -> list[tuple[float, CellFor
 
 @cache
 def parse_cells(text: str) -> list[Cell]:
-    """Return the Cells of a claim. Raises Refused that quotes a cell which cannot be
-    read."""
+    """Return the Cells of a text of the column `cells`, with "; " between them.
+
+    Raises Refused that quotes a cell which cannot be read."""
     return [parse_cell(part) for part in text.split("; ") if part]
 
 
 def parse_cell(text: str) -> Cell:
-    """Return the Cell of one text, as `parse_cells` does for several."""
+    """Return the Cell of one text. Raises Refused where it cannot be read."""
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
@@ -198,7 +207,8 @@ def parse_cell(text: str) -> Cell:
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
         check_name("measure", measure, MEASURES)
-    elif not abs(level) < 1e-9:  # It is nan where the labels of a line have no number.
+    elif not abs(level) < 1e-9:
+        # Also where the level is nan, as a label of a line has no number.
         raise Refused(
             f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
         )
@@ -214,7 +224,7 @@ def scores_examples(spec: Spec) -> bool:
 
 
 def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of grids that some Cells name, each label and Spec once."""
+    """Return the rows that some Cells compare, each (label, Spec) once."""
     selected = {
         (label_of_row(row), row["spec"]): row
         for row in rows

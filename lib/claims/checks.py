@@ -1,11 +1,11 @@
-"""This module computes formulas over printed cells. Claims and inconsistencies are
-written as such.
+"""This module computes formulas over printed cells. Claims about printed numbers, and
+contradictions between them, are written as formulas.
 
-    value("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
+    evaluate_formula("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
 
 A formula is an expression of Python. It reads cells of one paper, settings and labels
-of what the profile `paper` makes, and counts and operations of this code. A key names a
-row by its first columns: by a whole text, by how the text begins, or by "*" for any.
+that the profile `paper` has, and counts and operations of this code. A key names a row
+by its first columns: by a whole text, by how the text begins, or by "*" for any.
 Numbers are exact fractions, and a cell without a number is its text. The value of a
 formula comes with the cells that it read. The module is free of torch."""
 
@@ -26,8 +26,8 @@ from lib.core.rows import Row
 from lib.core.spec import find_ancestors
 from lib.stats import cost
 
-# Specs omit default values. A setting that is missing there is looked up in the class
-# of options of its section; the section of ghosts is called `surgery`.
+# Specs omit default values. The default of a missing setting is looked up in the class
+# of options of its section; ghosts have the section `surgery`.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
 for _module in (options, *collect_modules("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
@@ -36,9 +36,9 @@ for _module in (options, *collect_modules("options").values()):
 def printed_effects(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): value} that the paper prints for the cells of a claim.
 
-    A row of `effects.csv` has one formula for several tasks, with "{task}" in it. The
-    mean over tasks is named by all of them, in order, with "/" between them. So it
-    stands beside the measured mean over these tasks alone."""
+    A row of `effects.csv` has one formula for several tasks, with "{task}" in it. A
+    mean over tasks is named by these tasks in order, with "/" between them. So the
+    printed mean is over the same tasks as the measured mean beside it."""
     paper, values = lists.read_claims()[claim]["paper"], {}
     for row in (row for row in lists.read_list("effects") if row["claim"] == claim):
         for task in row["tasks"].split("; "):
@@ -48,8 +48,8 @@ def printed_effects(claim: str) -> dict[tuple[str, str], float]:
 
 
 def parse_number(text: str) -> Fraction | str | None:
-    """Return the exact number that a text is, None for an empty cell, else the text
-    itself."""
+    """Return the exact number in a cell's text, None for an empty cell, else the
+    text."""
     try:
         return Fraction(text.replace(",", ""))
     except ValueError:
@@ -57,14 +57,14 @@ def parse_number(text: str) -> Fraction | str | None:
 
 
 def round_half_away(value: float | Fraction, digits: int) -> Fraction:
-    """Return a value rounded to some digits, a half away from zero."""
+    """Return a value rounded to this number of decimals; a half rounds away from
+    zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
 
 class Cells:
-    """A Cells object reads the printed cells of a paper, and remembers which ones it
-    gave."""
+    """A Cells object reads printed cells of one paper, and records in `given` which."""
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
@@ -93,24 +93,26 @@ class Cells:
         return value
 
     def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
-        """Return the values of one row in the columns of a span "A:B"; empty cells are
-        left out."""
+        """Return the values of one row in the columns from A to B of a span "A:B",
+        without the empty cells."""
         names = list(lists.read_list(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
 
     def settings(self, claim: str) -> bool:
-        """Return whether all printed settings of a claim are what `paper` runs with.
+        """Return whether the profile `paper` runs with all printed settings of a claim.
 
-        A line of `settings.csv` has a printed cell, for some the row it is multiplied
-        by, and the place of the setting in the Specs (see `setting`). The printed value
-        `is` the only one there, or is `among` several."""
+        A line of `settings.csv` names a printed cell, for some a second row to multiply
+        it with, and the place of the setting in the Specs (see `setting`). Its column
+        `relation` says whether the printed value "is" the only one in the Specs, or is
+        "among" several."""
         lines = lists.read_list(f"{self.paper}/settings")
         return all([self.is_run(line) for line in lines if line["claim"] == claim])
 
     def is_run(self, line: Mapping[str, str]) -> bool:
-        """Return whether the printed setting of a line is what `paper` runs with."""
+        """Return whether the profile `paper` runs with the printed setting of a
+        line."""
         rows = filter(None, (line["row"], line["times"]))
         cells = [self.cell(line["table"], line["column"], row) for row in rows]
         # pyrefly: ignore[no-matching-overload]  These cells are numbers.
@@ -122,8 +124,10 @@ class Cells:
     def off(
         self, table: str, span: str, average: str, labels: int = 1
     ) -> list[list[str]]:
-        """Return the keys of complete rows whose printed average is not the mean of the
-        span."""
+        """Return the keys of the rows whose printed average is not the mean of a span.
+
+        The span "A:B" names columns. Rows with an empty cell in it are left out.
+        `labels` is the number of columns that identify a row."""
         keys = [
             list(line.values())[:labels]
             for line in lists.read_list(f"{self.paper}/{table}")
@@ -143,16 +147,14 @@ class Cells:
 def setting(
     page: str, step: str, path: str, **labels: Any
 ) -> set[Fraction | str | None]:
-    """Return the values that a setting has at the profile `paper`: exact numbers, or
-    text.
+    """Return the values of a setting at the profile `paper`: exact numbers, or text.
 
     The setting is read from the Specs of a step that the grid of a page makes, and from
     all Specs that these rest on. Raises Refused where no Spec has it.
 
     path: the place of the setting in the arguments of the step, such as "train.epochs".
 
-    labels: the labels of the rows that count.
-    """
+    labels: only rows with these labels count."""
     rows = [row for row in rows_at_paper(page) if labels.items() <= row.items()]
     specs, settings = {row.spec for row in rows}, set()
     part, *names = path.split(".")
@@ -183,18 +185,19 @@ def axis(page: str, column: str) -> set[Fraction | str | None]:
 
 
 def operation(name: str, *operands: float | Fraction) -> float:
-    """Return the value of our operation with a printed name, at some operands."""
+    """Return the value of one of this code's operations, by its printed name, at some
+    operands."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
 def ours(place: str, *args: Any, **keywords: Any) -> Any:
-    """Return another count of this code, such as ours("search.net:ffn_parameters", 768,
-    3072).
+    """Return the result of a counting function of this code.
 
-    The name of a shape (lib.stats.cost.SHAPES) stands for the shape.
-    """
+    Such a call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
+    module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) is
+    replaced by the shape."""
     module, name = place.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
@@ -212,7 +215,7 @@ def given(text: str, constants: str | None = "", **names: Any) -> Any:
 
 @cache
 def rows_at_paper(page: str) -> list[Row]:
-    """Return the rows of a page's grid at the profile `paper`, made without the
+    """Return the rows of a page's grid at the profile `paper`, without looking for
     data."""
     from lib.claims import notebook
 
@@ -234,7 +237,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
 FUNCTIONS |= dict(
     abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
 )
-# The builtin `all` would stop at the first cell that fails, and not read the others.
+# The builtin `all` would stop at the first false cell, and not read the others.
 FUNCTIONS |= dict(
     given=given,
     isnum=lambda cell: isinstance(cell, Fraction),
@@ -261,15 +264,17 @@ def evaluate_formula(
 
 
 def asks_code(formula: str) -> bool:
-    """Return whether a formula asks what this code has or counts, not print alone."""
+    """Return whether a formula asks this code for a setting or a count.
+
+    Other formulas compare printed numbers alone."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
 def agrees_with_print(value: Any, printed: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
-    It does where it is True, is the printed number, or becomes it when rounded to as
-    many digits. A set agrees by its only value."""
+    It does where it is True, equals the printed number, or equals it when rounded to
+    the same decimals. A set agrees if its only value does."""
     expected = parse_number(printed)
     if isinstance(value, set):
         return len(value) == 1 and agrees_with_print(next(iter(value)), printed)
@@ -283,11 +288,9 @@ def agrees_with_print(value: Any, printed: str) -> bool:
 
 
 def list_inconsistencies() -> list[dict[str, Any]]:
-    """Return the rows of `inconsistencies.csv`, each with the value that contradicts
-    the print.
+    """Return the rows of `inconsistencies.csv` with the computed value as `found`.
 
-    It is computed again as `found`, which is None where a row contradicts without a
-    formula."""
+    The value contradicts the print. It is None for a row without a formula."""
     return [
         row
         | {

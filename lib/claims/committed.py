@@ -1,7 +1,7 @@
 """This module compares committed files with their digests.
 
-They are the files that a reader sees, or that results rest on. `data/records/files.csv`
-has a line for each: its path and its digest."""
+They are files that a reader sees, or that results rest on. `data/records/files.csv` has
+a line for each: its path and its digest."""
 
 import subprocess
 from contextlib import suppress
@@ -46,10 +46,9 @@ def list_changed_files(place: Path | None = None) -> list[str]:
 
 
 def list_edited_files(*patterns: str) -> list[str]:
-    """Return one line for each file that matches a pattern and is not as git has it.
+    """Return one line for each file that matches a pattern and differs from git's HEAD.
 
-    Outside a checkout there is none.
-    """
+    Outside a checkout the list is empty."""
     globs = (f":(glob){pattern}" for pattern in patterns)
     words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def select_rows_by_model(
     one: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Model, list[Mapping[str, Any]]]]:
-    """Return the rows of each model of a Cell, in its order."""
+    """Return [(model, its rows), ...] for the models of a Cell, in the order of its
+    text."""
     forms = [form for _, form in one.terms]
     return [
         pair for f in forms for pair in zip(f.models, f.group_rows(rows), strict=True)
@@ -32,7 +33,8 @@ def select_rows_by_model(
 
 
 def select_frames(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
-    """Return the rows of each model of a Cell."""
+    """Return one DataFrame of rows for each model of a Cell, in the order of its
+    text."""
     import pandas as pd
 
     return [pd.DataFrame(part) for _, part in select_rows_by_model(one, rows)]
@@ -41,10 +43,10 @@ def select_frames(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataF
 def select_comparable_rows(
     one: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return the rows that a Cell names, alike in dtype (`lib.stats.compare.select_one_dtype`).
+    """Return the rows that a Cell compares, all of one dtype
+    (`lib.stats.compare.select_one_dtype`).
 
-    Raises LookupError that names a model without rows.
-    """
+    Raises LookupError that names a model without rows."""
     rows = (
         rows if one.measure else [row for row in rows if scores_examples(row["spec"])]
     )
@@ -58,11 +60,9 @@ def select_comparable_rows(
 
 
 def count_fewest_seeds(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return the fewest seeds of any model on any task: (of all seeds, of seeds that
-    ended).
+    """Return (planned, finished): for each, the fewest seeds of any model on any task.
 
-    A seed ended where each of its runs was made or has failed.
-    """
+    A seed is finished where each of its runs was made or has failed."""
     every, lacking = defaultdict(set), defaultdict(set)
     for model, part in select_rows_by_model(one, rows):
         for row in part:
@@ -107,7 +107,7 @@ def pair_runs(
     `may_fail`."""
     both = [(weight, form.models) for weight, form in one.terms if len(form.models) > 1]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
-    # Weights of single models sum to 0, so each is held to the last one.
+    # Weights of single models sum to 0, so each model is paired with the last one.
     for weight, form in alone[:-1]:
         both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
@@ -140,7 +140,8 @@ def estimate_measure(
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
         e = paired.share_gap(*(part["value"] for part in parts))
-        if one.bounds[0] == one.bounds[1]:  # It is on every run, so its count is exact.
+        # A share of all runs is a count, without an interval.
+        if one.bounds[0] == one.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)
     means = [part.groupby("seed")["value"].mean() for part in parts]

@@ -1,16 +1,16 @@
 """This module makes the missing runs of the central claims, and records each at once.
 
-At mini a claim rests on the rows of its pages' grids that its cells name, at its
-planned seeds (`lib.claims.judging`). Runs are made in rounds. A round is all claims at
-one more planned seed, in the order of `data/published/plan.csv` and then of
+At mini a claim rests on those rows of its pages' grids that its cells compare, at the
+planned seeds (`lib.claims.judging`). Runs are made in rounds. A round adds one planned
+seed to every claim, in the order of `data/published/plan.csv` and then of
 `plan_fair.csv`; other claims come last.
 
-A profile with a plan of lines (`lib.claims.planned`) has the rows of its lines. Each of
-its steps is whole before the next begins, and within a step each seed, so that a
-teacher and its students are made in one go.
+A profile such as base has a plan of lines (`lib.claims.planned`). Each step of the plan
+is finished before the next begins, and within a step each seed. So a teacher and its
+students are made in one go.
 
-Weights that these commands saved are deleted when no missing run of the profile needs
-them, so that a round fits on a small disk. Those that a reader or another command saved
+A round must fit on a small disk. So weights that these commands saved are deleted when
+no missing run of the profile needs them. Weights that a reader or another command saved
 stay."""
 
 import shutil
@@ -31,16 +31,15 @@ from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
 
-# Pages show the runs of these steps beside the networks that they found.
+# Steps whose runs pages show beside the networks that these steps chose.
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
 def select_claims(names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of claims.csv with these ids, or all central claims and our own
-    questions.
+    """Return the rows of claims.csv with these ids; without ids, those of all central
+    claims and of our own questions.
 
-    Raises Refused for an unknown claim, with the nearest one.
-    """
+    Raises Refused for an unknown claim, with the nearest one."""
     by_id = {
         id: c
         for id, c in lists.read_claims().items()
@@ -54,9 +53,9 @@ def specs_by_seed(
 ) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a claim at this seed, each once}.
 
-    A seed counts if all its runs have one dtype. So one that has no whole set of runs
-    is float32 throughout where the processor has no instructions for bfloat16
-    (`Spec.twin`)."""
+    All runs of a seed must have one dtype. A seed whose runs are all there in bfloat16
+    or in float32 keeps that dtype. Another seed takes float32 (`Spec.twin`) where the
+    processor has no instructions for bfloat16."""
     store, grid_rows, specs = store or Store(), rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
@@ -106,7 +105,7 @@ def select_lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
 
 
 def make_rows(profile: str, page: str) -> list[Row]:
-    """Return the rows of a page's grid at a profile."""
+    """Return the rows of the variable `grid` of a page's notebook, at a profile."""
     (path,) = notebook.find_notebooks([page])
     return notebook.make_grids(path, {"profile": profile}, looked_up=False).get(
         "grid", []
@@ -114,10 +113,10 @@ def make_rows(profile: str, page: str) -> list[Row]:
 
 
 def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
-    """Return the Specs of all rows of some pages' grids, each once, seed by seed.
+    """Return the Specs in the grids of some pages, each once, seed by seed.
 
-    These are for pages whose rows no claim names. Raises Refused for a part of a name
-    that no page has."""
+    They serve pages whose rows no claim compares. `pages` are parts of names. Raises
+    Refused for a part that no name has."""
     grid_rows = list(
         chain(
             *(
@@ -162,11 +161,11 @@ def gather_evidence(
     profile: str = SCALE,
     pages: Sequence[str] = (),
 ) -> dict[Spec, str]:
-    """Make and record what is missing (`sweep.make_runs`); return {Spec: why it is lost, in
-    a line}.
+    """Make and record the missing runs. Return {Spec: why its run is lost, in a line}.
 
-    claims: what `select_claims` returns or, at a profile with a plan of lines, what `lines`
-    returns. pages: parts of the names of pages whose rows are made in their place."""
+    claims: what `select_claims` returns or, at a profile with a plan, what
+    `select_lines` returns. pages: parts of the names of pages; where given, their rows
+    are made in place of the claims'. Runs are made by `sweep.make_runs`."""
     every = (
         order_specs(select_claims(), store)
         if profile == SCALE
@@ -187,7 +186,7 @@ def gather_evidence(
         needed = {parent for other in left for parent in other.parents.values()}
         for spec in specs:
             for name, parent in spec.parents.items():
-                # A pinned input is for all seeds.
+                # An input with a seed of its own is shared by all seeds, so it stays.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
                     saved.delete_weights(parent)
@@ -198,17 +197,17 @@ def gather_evidence(
         left.discard(spec)
         release([spec])
 
-    release({*every} - left)  # A command that was killed may have left some.
+    release({*every} - left)  # A killed command may have left such weights.
     how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
     return sweep.make_runs(requested, store, workers, done=done, **how)
 
 
 class SavedWeights:
-    """The runs of a store whose weights `gather_evidence` saved, for its own use alone.
+    """The set of runs whose weights `gather_evidence` saved, and may delete.
 
-    A file of the store has the digests of their manifests, as a gathering may be
-    stopped and go on. A run that somebody makes again, to keep its weights, has another
-    manifest, so it is not among them."""
+    A gathering may be stopped and go on, so the set is a file in the store: a digest of
+    the manifest of each run. A run that a reader makes again has another manifest, so
+    its weights are safe."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
@@ -223,14 +222,15 @@ class SavedWeights:
         return self.manifest_digest(spec) in notes
 
     def note_run(self, spec: Spec) -> None:
-        """Note that the run of a Spec was made by this command."""
+        """Add the run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.manifest_digest(spec)}\n")
 
     def is_read(self, spec: Spec) -> bool:
-        """Return whether a run that is being made reads the weights of a Spec's run, or
-        may do so."""
+        """Return whether a running process reads the weights of a Spec's run.
+
+        It is True where the process's Spec cannot be read."""
         for part in self.store.parts():
             if self.store.unfinished(part)["state"] == "running":
                 try:
@@ -248,7 +248,8 @@ class SavedWeights:
 
 
 def find_searches(specs: Iterable[Spec]) -> set[Spec]:
-    """Return the searches among the inputs of some Specs."""
+    """Return the Specs of searches that some Specs rest on: pages show these as
+    well."""
     return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
 
 
@@ -260,11 +261,9 @@ def record_runs(specs: Iterable[Spec], store: Store) -> None:
 
 
 def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
-    """Yield a line for each claim: its finished seeds, its missing runs, the words on
-    its cells.
+    """Yield a line for each claim: finished seeds, missing runs, words of its cells.
 
-    `verify --write` commits the words that the records give.
-    """
+    The words are the committed ones, which `verify --write` renews."""
     clock, words = sweep.Clock(store), {}
     for row in read_verdicts():
         if row["profile"] == SCALE and row["family"]:
@@ -284,11 +283,9 @@ def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterat
 def describe_lines(
     lines: list[planned.Line], store: Store, profile: str
 ) -> Iterator[str]:
-    """Yield a line of text for each Line of a plan: its finished seeds, its missing
-    runs, its cost.
+    """Yield a line for each Line of a plan: finished seeds, missing runs, cost.
 
-    The core-hours are those of the plan, in bfloat16.
-    """
+    The core-hours are those of the plan, for bfloat16."""
     for line in lines:
         specs = line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find, group)) for group in specs)

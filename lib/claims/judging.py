@@ -1,7 +1,7 @@
-"""This module gives the words on the cells of claims to a page, to the scorecard and to
+"""This module gives the words of the claims' cells to a page, to the scorecard and to
 `verify`.
 
-    judged(["G1"])["G1"]
+    judge_claims(["G1"])["G1"]
 
 The cells of a row of `claims.csv` are judged from the runs of its pages' grids
 (`lib.claims.words`). Arithmetic and settings are computed again by a formula
@@ -16,7 +16,7 @@ from functools import cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits  # It comes with scikit-learn.
+from threadpoolctl import threadpool_limits  # A dependency of scikit-learn.
 
 from lib.claims import cells, checks, lists, notebook, words
 from lib.claims import planned as plans
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCALE = "mini"
+# Roles of claims whose cells are decided by runs.
 ROLES = (
     "central",
     "own",
     "finding",
-)  # Claims of these roles have cells, which runs decide.
+)
 
 
 def rows_of_claim(
     line: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
-    """Return the rows of the grids of a claim's pages that the cells of the claim name.
+    """Return the rows of the pages of a claim that the cells of the claim compare.
 
-    seeds: the planned seeds, unless others are given. Where no seeds are planned, they
-    are the seeds of the pages."""
+    seeds: None for the planned ones. A claim without planned seeds has those of its
+    pages."""
     seeds = lists.planned_seeds(line["id"], scale) if seeds is None else seeds
     return cells.select_rows(
         cells.parse_cells(line["cells"]),
@@ -58,14 +59,13 @@ def rows_of_claim(
 
 @cache
 def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
-    """Return the rows of some pages at these seeds.
+    """Return the rows of some pages at these seeds; () for the seeds of the pages.
 
-    Beside them are those of searches behind networks, and of distillations behind
-    students."""
+    The rows of searches behind networks, and of distillations behind students, follow
+    them. `artefact` has the names of the pages, with "; " between."""
     pages = [page for page in artefact.split("; ") if plans.has_page(scale, page)]
-    asked = (
-        () if plans.read_plan(scale) else seeds
-    )  # A plan of lines says which seeds a row has.
+    # A plan of lines has the seeds of its rows.
+    asked = () if plans.read_plan(scale) else seeds
     grid_rows = [row for page in pages for row in rows_of_page(page, scale, asked)]
     behind = grids.searches_behind(grid_rows) + grids.distillations_behind(grid_rows)
     grid_rows += behind
@@ -74,11 +74,11 @@ def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> lis
 
 @cache
 def rows_of_page(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
-    """Return the rows of a page at a scale, at these seeds where the page takes seeds.
+    """Return the rows of a page at a profile, at these seeds if the page takes seeds.
 
-    Outside mini these are the rows of the variable `grid` alone: all other variables
-    are of mini. At given seeds `read_verdicts` is left out, whose rows have the seeds of the
-    page."""
+    Outside mini these are the rows of the variable `grid` alone, since all other
+    variables are at mini. With given seeds the variable `recorded` is left out, as its
+    rows have the seeds of the page."""
     (path,) = notebook.find_notebooks([page])
     values: dict[str, Any] = {"profile": scale}
     if seeds and "seeds" in notebook.read_parameters(path):
@@ -88,8 +88,8 @@ def rows_of_page(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row
 
 
 def claim_columns(paper: str) -> tuple[Column, ...]:
-    """Return the columns by which a paper's tasks are judged; () means their first
-    metrics."""
+    """Return the metrics by which a paper judges its tasks; () for the first metric of
+    each task."""
     return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
 
 
@@ -98,17 +98,15 @@ def judge_claims(
 ) -> dict[str, words.Verdict]:
     """Return {id: Verdict} of some claims, or of all.
 
-    The p of each cell is corrected over all cells of its paper at the profile.
-    `verdicts.csv` has the p of the cells of other claims. Raises Refused for an unknown
-    claim, with the nearest one.
+    The p of each cell is corrected over all cells of its paper at the profile. For
+    claims that are not judged here, p comes from `verdicts.csv`. Raises Refused for an
+    unknown claim, with the nearest one.
 
-    scale: a profile with recorded runs, or paper.
-    """
+    scale: a profile with recorded runs, or paper."""
     store, by_id = store or Store(), {}
     look = cache(store.lookup)
-    with threadpool_limits(
-        1
-    ):  # The products are small, so more threads would only wait.
+    # More threads would only wait, as the products are small.
+    with threadpool_limits(1):
         for name in lists.read_claims() if names is None else names:
             check_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
@@ -118,10 +116,10 @@ def judge_claims(
 def judge_claim(
     line: dict[str, Any], scale: str, look: Callable[[Spec], dict[str, Any]]
 ) -> words.Verdict:
-    """Return the Verdict on one claim, before any correction.
+    """Return the Verdict on one claim, with uncorrected p.
 
-    line: the row of the claim. look: it returns what `Store.lookup` does.
-    """
+    line: the row of claims.csv. look: function that finds the run of a Spec, as
+    `Store.lookup` does."""
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return judge_formula(line)
     results, notes = [], []
@@ -165,8 +163,7 @@ def group_cells_by_seeds(
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Return {planned seeds: cells} of a claim.
 
-    A comparison that a central claim has too is judged at the seeds of that claim.
-    """
+    A cell that repeats a comparison of a central claim has the seeds of that claim."""
     groups = {}
     for cell in cells.parse_cells(line["cells"]):
         seeds = lists.planned_cell_seeds(line["id"], cell.text, scale)
@@ -175,7 +172,10 @@ def group_cells_by_seeds(
 
 
 def read_setting(line: Mapping[str, Any], scale: str, planned: int) -> words.Setting:
-    """Return what the cells of a claim are judged with, beside their rows."""
+    """Return what else the words of a claim's cells depend on, beside their rows.
+
+    It has the tasks' metrics, the printed effects, the effects of interest, the scores
+    of whole models, the number of planned seeds, and the models that may fail."""
     return words.Setting(
         grids.metrics(scale, claim_columns(line["paper"])),
         scale,
@@ -188,7 +188,7 @@ def read_setting(line: Mapping[str, Any], scale: str, planned: int) -> words.Set
 
 
 def describe_result(result: words.Result) -> words.Result:
-    """Return a Result with its cell in words."""
+    """Return a Result with its comparison as a sentence and as an axis label."""
     words = lists.cell_line(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
@@ -199,8 +199,9 @@ def describe_result(result: words.Result) -> words.Result:
 
 
 def describe_margin(result: words.Result) -> str:
-    """Return in words a claimed region that does not end at no effect, "" where it
-    does."""
+    """Return a claimed region as text, such as " (at most 0.5)".
+
+    It is "" for a region that ends at no effect: the sentence says the direction."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return (
@@ -215,15 +216,15 @@ def describe_margin(result: words.Result) -> str:
 
 
 def format_exactly(value: float) -> str:
-    """Return a margin as text, with all its digits: a word is held to it."""
+    """Return a margin as text with all its digits, since the word depends on them."""
     return f"{value:g}".replace("-", "−")
 
 
 def judge_formula(line: Mapping[str, Any]) -> words.Verdict:
     """Return the Verdict on a claim by its formula.
 
-    A claim that fails differs where its formula reads no cell, or asks what this code
-    has or counts. Otherwise the printed values exclude each other."""
+    A formula that fails gets "differs" if it asks this code for a setting or a count,
+    or reads no cell. Otherwise printed numbers contradict each other."""
     value, read = checks.evaluate_formula(line["paper"], line["check"])
     equal, differs, inconsistent = words.CHECKS
     word = differs if checks.asks_code(line["check"]) or not read else inconsistent
@@ -247,12 +248,11 @@ def judge_formula(line: Mapping[str, Any]) -> words.Verdict:
 def drop_repeats(
     by_id: Mapping[str, words.Verdict], scale: str
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts, where a finding that repeats a comparison names the claim
-    that has it.
+    """Return the Verdicts; a finding that repeats a comparison names the other claim.
 
-    `cells.csv` names those that are planned alike. A mean over tasks can also repeat
-    another one because the other tasks of both have no runs. Numbers are then equal to
-    the last digit. `verdicts.csv` has the comparisons of other claims."""
+    `cells.csv` names the repeats that are planned. Two means over tasks can also become
+    equal because their other tasks have no runs. Their estimates are then equal to 8
+    decimals. Claims that are not in `by_id` are compared by `verdicts.csv`."""
     first, result = {}, dict(by_id)
     for row in read_verdicts():
         is_other_claim = row["profile"] == scale and row["claim"] not in by_id
@@ -288,8 +288,7 @@ def drop_repeats(
 def correct_p_values(
     by_id: Mapping[str, words.Verdict], scale: str = SCALE
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts with Holm's corrected p over all cells of a paper at a
-    profile."""
+    """Return the Verdicts with p after Holm's correction over all cells of a paper."""
     by_id = drop_repeats(by_id, scale)
     result = dict(by_id)
     for paper in (*lists.PAPERS, "own"):
@@ -309,7 +308,7 @@ def correct_p_values(
 
 
 def list_central_claims(paper: str | None = None) -> list[str]:
-    """Return the ids of the central claims of a paper, or of all papers."""
+    """Return the ids of the central claims of a paper; without one, of all papers."""
     items = lists.read_claims().items()
     return [
         id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])
@@ -317,11 +316,9 @@ def list_central_claims(paper: str | None = None) -> list[str]:
 
 
 def list_page_claims(page: str) -> list[str]:
-    """Return the ids of the claims that a page shows: all that are judged and name the
-    page.
+    """Return the ids of the claims that a page shows: all judged ones that name it.
 
-    A finding whose every comparison is one of a central claim is told there.
-    """
+    A finding whose comparisons are all counted by central claims is left out."""
     return [
         id
         for id, line in lists.read_claims().items()
@@ -351,9 +348,9 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 @cache
 def read_verdicts() -> list[dict[str, str]]:
-    """Return the rows of the committed `verdicts.csv`, none where there is no file.
+    """Return the rows of the committed `verdicts.csv`; [] where there is no file.
 
-    Claims of a paper that is not here are left out."""
+    Claims of a paper that is not installed are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -365,17 +362,17 @@ def read_verdicts() -> list[dict[str, str]]:
     return rows
 
 
-# These pages show comparisons of other pages, so they follow all of them.
+# Pages that show comparisons of other pages, so that any record may change them.
 SUMMARIES = (
     "01_what_we_found 90_claims 93_findings nas_s70_what_matters data_t02_mini_protocol "
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
 
 
 def digest_of_page(page: str) -> str:
-    """Return the digest of what the committed records say of a page.
+    """Return a digest of what the committed records say of a page.
 
-    It covers the names of its recorded runs and its comparisons. A committed page has
-    it, so one that is older than the records is known."""
+    It covers the names of its recorded runs and its comparisons. A committed page holds
+    this digest, which tells whether the page is older than the records."""
     names = {row["run"] for row in run_lines() if row["page"] == page}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
@@ -392,11 +389,10 @@ def digest_of_page(page: str) -> str:
 
 
 def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
-    """Return the rows of `verdicts.csv` for {id: Verdict}: one for each cell on each of
-    its tasks.
+    """Return the rows of `verdicts.csv`: one for each cell on each of its tasks.
 
-    `family` is the paper where the p of the cell is corrected, and empty where it is
-    not."""
+    The column `family` is the paper over whose cells p is corrected. It is empty where
+    p is not corrected."""
     plan = {
         (r["claim"], r["cell"], r["task"]): r for r in lists.read_list("plan_words")
     }
@@ -436,7 +432,7 @@ def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
 
 
 def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`: each printed number that is computed
+    """Return the rows of `arithmetic.csv`: the printed numbers that are computed
     again."""
     about = {
         id: [line[key] for key in CHECKED[1:4]]
@@ -445,7 +441,7 @@ def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]
     return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
 
 
-# These marks stand before and behind what README shows.
+# Marks before and behind the parts of README that are written by `verify`.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
 
@@ -453,21 +449,20 @@ LEGEND = FOUND.replace("found", "words")
 def results_that_count(
     by_id: Mapping[str, words.Verdict], ids: Iterable[str]
 ) -> list[words.Result]:
-    """Return the Results of some claims that count: no task of a mean, no comparison
-    twice."""
+    """Return the Results of some claims, without tasks of a mean and repeats."""
     return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
 
 
 def count_shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
-    """Return (how many, of how many) printed effects of central claims our intervals
-    shut out."""
+    """Return (number, total) of printed effects of central claims that lie outside our
+    intervals."""
     held = [r.shuts_out for r in results_that_count(by_id, list_central_claims())]
     held = [flag for flag in held if flag is not None]
     return sum(held), len(held)
 
 
 def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
-    """Return what the words say of all central comparisons, in two sentences."""
+    """Return the counts of words over all central comparisons, in two sentences."""
     every = results_that_count(by_id, list_central_claims())
     counts = Counter(r.word for r in every)
     out, total = count_shut_out(by_id)
@@ -482,11 +477,9 @@ def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
 
 
 def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
-    """Return {title: Markdown} of the parts of `data/found.md`, filled with figures of
-    Verdicts.
+    """Return {title: Markdown} of the parts of `data/found.md`, with figures filled in.
 
-    The part README is what README shows.
-    """
+    The part titled README stands in README."""
     untouched = next(
         row for row in lists.read_list("untouched") if row["split"] == "dev"
     )
@@ -500,7 +493,7 @@ def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
 
 
 def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
-    """Return the text of README with new findings, and the legend, between their
+    """Return the text of README with new findings and the legend between their
     marks."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
@@ -516,8 +509,10 @@ def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
 
 
 def forest_rows(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFrame:
-    """Return what a forest plot of some claims draws: a row for each cell in points
-    that counts."""
+    """Return the data of a forest plot: a row for each counted cell in points.
+
+    The columns are source, at (claim and axis label), mean, low, high, printed, least
+    and most (ends of the claimed region), seeds and word."""
     import pandas as pd
 
     rows = []

@@ -1,8 +1,5 @@
-"""This module reads what was written down before the runs: claims, their cells, plans,
-trials.
-
-It is free of torch.
-"""
+"""This module reads what was written down before the runs: claims, cells, plans and
+trials. It is free of torch."""
 
 import re
 from collections.abc import Mapping
@@ -19,10 +16,10 @@ PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 @cache
 def read_list(name: str) -> list[dict[str, str]]:
-    """Return the rows of a file under `data/published`; name: "bermo/claims".
+    """Return the rows of a CSV file under `data/published`, such as "bermo/claims".
 
-    A plan or a list of trials that is not written has no rows. Rows of a paper that is
-    not here are left out."""
+    A plan or a list of trials that does not exist has no rows. Rows of a paper that is
+    not installed are left out."""
     path = PUBLISHED / f"{name}.csv"
     if name.startswith(("plan_", "trials_")) and not path.exists():
         return []
@@ -32,14 +29,14 @@ def read_list(name: str) -> list[dict[str, str]]:
 
 @cache
 def list_absent_papers() -> list[str]:
-    """Return the papers whose folder was taken away: `central.csv` names all."""
+    """Return the papers that `central.csv` names and whose folder is not installed."""
     rows = disk.read_csv(PUBLISHED / "central.csv")
     papers = dict.fromkeys(row["paper"] for row in rows)
     return [paper for paper in papers if paper not in PAPERS]
 
 
 def is_here(row: Mapping[str, str]) -> bool:
-    """Return whether a row speaks of no paper, page or claim that is not here."""
+    """Return whether each paper, page and claim that a row names is installed."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
     if row.get("paper") in list_absent_papers() or not all(
         path_of_notebook(p).exists() for p in pages
@@ -55,7 +52,8 @@ def is_here(row: Mapping[str, str]) -> bool:
 
 @cache
 def list_claim_ids() -> set[str]:
-    """Return the ids of the claims of the papers that are here, and of ours."""
+    """Return the ids of all claims of the installed papers, and of our own
+    questions."""
     return {
         row["id"] for paper in (*PAPERS, "own") for row in read_list(f"{paper}/claims")
     }
@@ -63,11 +61,11 @@ def list_claim_ids() -> set[str]:
 
 @cache
 def read_claims() -> dict[str, dict[str, Any]]:
-    """Return {id: row of claims.csv with its `paper`} of all claims, paper by paper,
-    ours last.
+    """Return {id: row of claims.csv and its `paper`}, paper by paper, our own questions
+    last.
 
     A claim of `plan.csv` has its seeds from there, and the row of the plan as
-    `planned`. Seeds that were added later stand behind them (`added.csv`)."""
+    `planned`. Seeds that were added later (`added.csv`) follow them."""
     by_id, plan = {}, {row["claim"]: row for row in read_list("plan")}
     for paper in (*PAPERS, "own"):
         for row in read_list(f"{paper}/claims"):
@@ -82,8 +80,10 @@ def read_claims() -> dict[str, dict[str, Any]]:
 
 
 def planned_seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
-    """Return the planned seeds of a claim at a profile, none where the seeds are the
-    page's."""
+    """Return the planned seeds of a claim at a profile.
+
+    The tuple is empty for a claim without planned seeds: it takes those of its
+    pages."""
     if scale == "mini":
         return parse_seeds(read_claims()[claim]["seeds"])
     rows = [row for row in read_list(f"plan_{scale}") if row["claim"] == claim]
@@ -95,29 +95,31 @@ def planned_seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
 
 
 def planned_cell_seeds(claim: str, cell: str, scale: str) -> tuple[int, ...]:
-    """Return the planned seeds of a cell: those of the central claim that has it
-    too, if any."""
+    """Return the planned seeds of a cell at a profile.
+
+    A cell that repeats a comparison of a central claim has the seeds of that claim."""
     return planned_seeds(cell_line(claim, cell)["same_as"] or claim, scale)
 
 
 @cache
 def read_cell_lines() -> dict[tuple[str, str], dict[str, str]]:
-    """Return {(claim, cell): its row of `cells.csv`}: sentence, axis label, interest,
-    same_as."""
+    """Return {(claim, cell): row of `cells.csv`}.
+
+    A row has the cell as a sentence and as an axis label, its smallest effect of
+    interest, and the central claim that has the same comparison."""
     every = (row for paper in (*PAPERS, "own") for row in read_list(f"{paper}/cells"))
     return {(row["claim"], row["cell"]): row for row in every}
 
 
 def cell_line(claim: str, cell: str) -> dict[str, str]:
-    """Return the row of `cells.csv` of a cell."""
+    """Return the row of `cells.csv` of a cell. Raises KeyError where there is none."""
     return read_cell_lines()[claim, cell]
 
 
 def effects_of_interest(claim: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): the smallest effect of interest that the plan names}.
 
-    The task is "" where it is that of all tasks.
-    """
+    The task "" stands for all tasks."""
     effects = {}
     for (id, cell), row in read_cell_lines().items():
         for part in filter(None, row["interest"].split("; ") if id == claim else ()):

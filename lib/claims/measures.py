@@ -1,7 +1,5 @@
-"""This module has all measures that claims compare: those of lib.stats.measures, and
-those of the papers that are here.
-
-It is free of torch."""
+"""This module lists all measures that claims compare: those of lib.stats.measures and
+of the papers that are here. It is free of torch."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ for _paper in collect_modules("measures").values():
 def add_values(
     name: str, frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
-    """Return the rows of a frame whose runs have a measure, with it as column
-    `value`."""
+    """Return the rows of a frame whose runs have a measure, with a new column `value`.
+
+    The frame has a row for each run. A row without a run, or without the measure, is
+    left out. `metric_of` has the columns of each task."""
     how, frame = MEASURES[name], frame[frame["run"].notna()]
     if how.by_run:
         return frame.assign(value=how.by_run(frame, metric_of)).dropna(subset="value")

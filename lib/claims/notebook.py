@@ -1,9 +1,9 @@
 """This module reads the parameters and the grid of a notebook without starting a
 kernel.
 
-Cells stand in one order, marked by tags: title, `read_parameters`, `bootstrap`, `grid`,
-`runs`, `artefact`, `verdicts`, `explore`. papermill only warns of an unknown parameter
-and guesses types; here both are errors, before anything runs."""
+Cells stand in one order, marked by tags: title, parameters, bootstrap, grid, runs,
+artefact, verdicts, explore. papermill only warns of an unknown parameter, and guesses
+types. Here both are errors, before anything runs."""
 
 import json
 import os
@@ -28,12 +28,12 @@ from lib.core.types import Json
 from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
-# A command sets this variable to the place of a page, as JSON. Then no run is made and
-# no widget is shown.
+# Environment variable that a command sets to the place of a page, as JSON. Where it is
+# set, the notebook makes no run and shows no widget.
 BATCH = "WORKBOOK_BATCH"
 
-# A number whose annotation has no range is at most the first one, and a seed the second
-# one.
+# Largest allowed value of a number whose annotation has no range: (of any other number,
+# of a seed).
 MOST = (100_000, 2**31 - 1)
 
 
@@ -41,8 +41,8 @@ MOST = (100_000, 2**31 - 1)
 class Parameter:
     """A Parameter of a notebook is one annotated value, or a list of such values.
 
-    type: that of the value, or of the list's items. range: (least, most) as the
-    annotation has them, such as `Annotated[float, 0, 1]`; empty where it has none."""
+    type: that of the value, or of the list's items. range: (least, most) of an
+    annotation such as `Annotated[float, 0, 1]`; empty without one."""
 
     type: type
     default: Any
@@ -56,7 +56,7 @@ def list_notebooks() -> dict[str, Path]:
 
 
 def is_method(path: Path) -> bool:
-    """Return whether a notebook teaches, so that its code belongs beside its text."""
+    """Return whether a notebook teaches a method, so that its page shows the code."""
     return path.name.startswith("00_")
 
 
@@ -66,8 +66,7 @@ def is_folded(cell: Mapping[str, Any]) -> bool:
 
 
 def matches_notebook(text: str, name: str, path: Path) -> bool:
-    """Return whether a text is part of a notebook's id or of its path, or a glob of
-    one."""
+    """Return whether a text is a part, or a glob, of a notebook's id or path."""
     place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
     return any(text in label or Path(label).match(text) for label in (name, place))
 
@@ -91,27 +90,28 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     return list(chosen)
 
 
-# What the file that is beside a page holds for the index, of all versions of this code.
+# Keys that the JSON file beside a page needs for the index, with their types.
 HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files": list}
 FIX = "take it from git, or delete it"
 
 
 def read_tagged_cells(path: Path) -> dict[str, str]:
-    """Return {tag: source} of the tagged cells. Raises Refused where the file is no
-    notebook."""
+    """Return {tag or cell type: source} of a notebook's cells; the last cell wins.
+
+    Raises Refused where the file is no notebook."""
     try:
         sources = {}
         for cell in json.loads(disk.read(path))["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
-    except Exception as error:  # Damage has many forms.
+    except Exception as error:  # A damaged file may raise any error here.
         why = f"{paths.show_path(path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
 def read_title(path: Path) -> str:
-    """Return the first heading of a notebook, without its mark. Raises Refused without
+    """Return the first heading of a notebook without "#". Raises Refused without
     one."""
     for line in read_tagged_cells(path).get("title", "").splitlines()[:1]:
         return line.lstrip("# ")
@@ -121,10 +121,9 @@ def read_title(path: Path) -> str:
 
 
 def read_parameters(path: Path) -> dict[str, Parameter]:
-    """Return {name: Parameter} of the annotated values in the `read_parameters` cell.
+    """Return {name: Parameter} of the annotated values in the cell tagged `parameters`.
 
-    Raises Refused where there is no such cell.
-    """
+    Raises Refused where there is no such cell, or where it fails."""
     source, values = read_tagged_cells(path).get("parameters"), {}
     if source is None:
         raise Refused(
@@ -146,10 +145,10 @@ def read_parameters(path: Path) -> dict[str, Parameter]:
 
 
 def check_values(path: Path, values: Json) -> Json:
-    """Return the given values of parameters, with defaults for the others.
+    """Return {name: value} of all parameters: those given, and defaults for the rest.
 
-    Raises Refused for an unknown name, with the nearest one, and for a value that
-    cannot be."""
+    Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
+    type or out of range."""
     declared, suffix = read_parameters(path), f"of {id_of_notebook(path)}"
     for name, value in values.items():
         check_name(f"parameter {suffix}", name, declared)
@@ -166,7 +165,7 @@ def check_values(path: Path, values: Json) -> Json:
 
 
 def why_absurd(name: str, value: Any, declared: Parameter) -> str:
-    """Return why a value cannot be that of a parameter; "" where it can."""
+    """Return why a parameter cannot have a value; "" where it can."""
     kind, listed = declared.type, isinstance(declared.default, list)
     if listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
@@ -183,8 +182,9 @@ def why_absurd(name: str, value: Any, declared: Parameter) -> str:
 
 
 def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
-    """Return the Specs that pages make, each once: those of the variable `grid` of
-    notebooks."""
+    """Return the Specs whose runs pages make, each once.
+
+    They are in the variable `grid` of each notebook; `grids` has {variable: rows}."""
     return list(
         dict.fromkeys(
             row.spec for variables in grids for row in variables.get("grid", [])
@@ -193,8 +193,9 @@ def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
 
 
 def is_grid(value: object) -> bool:
-    """Return whether the value of a variable is a list of Rows. Raises Refused for
-    dicts."""
+    """Return whether the value of a variable is a list of Rows.
+
+    Raises Refused for a list of dicts with Specs."""
     rows = value if isinstance(value, list) else []
     if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
         raise Refused(
@@ -206,15 +207,15 @@ def is_grid(value: object) -> bool:
 def make_grids(
     path: Path, values: Json, looked_up: bool = True
 ) -> dict[str, list[Row]]:
-    """Return {variable: rows} that the `grid` cell makes. The cell is run in this
-    process.
+    """Return {variable: rows} that the cell tagged `grid` makes, run in this process.
 
-    The page makes the runs of the variable `grid`. If that is a function, it also makes
-    the rows at mini, named `recorded`. The runs of every other variable are only looked
-    up. A function `recorded` makes such rows where that takes long.
+    A page makes the runs of the variable `grid` alone. Runs of every other variable are
+    only looked up in the store. Where `grid` is a function, its rows at mini are looked
+    up as well, as the variable `recorded`. A notebook may define `recorded` as a
+    function, for rows that take long to make.
 
-    looked_up: whether to make the rows of `recorded`. Where no seeds are asked for,
-    rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
+    looked_up: whether to make the rows of `recorded`. Where no seeds are given, rows
+    have the planned seeds of the page's comparisons (lib.claims.seeds)."""
     names = check_values(path, values)
     names["profile"] = grids.profile_of_values(names)
     profile, page = names["profile"], id_of_notebook(path)
@@ -249,18 +250,19 @@ def make_grids(
 
 
 def list_injected(history: Iterable[str]) -> list[str]:
-    """Return the names of the parameters that papermill set, from a kernel's history of
-    cells."""
+    """Return the names of the parameters that papermill set.
+
+    `history` has the sources of the cells that a kernel ran."""
     cells = [source for source in history if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 @cache
 def normalise_notebook(text: str) -> str:
-    """Return a notebook's text as it stands in git.
+    """Return a notebook's JSON text in the form that is committed.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
-    those whose code is folded stay so, and the kernel is python3."""
+    folded cells stay folded, and the kernel is python3."""
     cells = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"]).rstrip()
@@ -283,8 +285,9 @@ def normalise_notebook(text: str) -> str:
 
 
 def committed_form(path: Path) -> Json:
-    """Return what is committed of a notebook: its defaults, and a digest of its other
-    cells."""
+    """Return the defaults of a notebook, and a digest of its other cells.
+
+    They are committed for each notebook, so that a page of an edited one is known."""
     others = []
     for cell in json.loads(normalise_notebook(path.read_text()))["cells"]:
         tags = cell["metadata"].get("tags", [])
@@ -294,7 +297,7 @@ def committed_form(path: Path) -> Json:
 
 
 def read_defaults(path: Path) -> Json:
-    """Return the values of a notebook's parameters as its file has them."""
+    """Return {parameter: default} of a notebook."""
     return {
         name: parameter.default for name, parameter in read_parameters(path).items()
     }
@@ -305,8 +308,9 @@ def digest_json(value: object) -> str:
 
 
 def read_committed_forms() -> dict[str, Json]:
-    """Return {name: what `committed_form` returned} of the committed notebooks. Raises
-    Damaged."""
+    """Return {id: form} of the committed notebooks, as `committed_form` returns it.
+
+    It is empty without the file. Raises Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
@@ -324,11 +328,10 @@ def read_committed_forms() -> dict[str, Json]:
 
 
 def tidy_notebooks() -> list[Path]:
-    """Normalise every notebook and note what is committed of it. Return the files that
+    """Normalise every notebook and write their `committed_form`. Return the files that
     changed.
 
-    Raises Refused for a file that is no notebook, before any is written.
-    """
+    Raises Refused for a file that is no notebook, before any is written."""
     books = find_notebooks()
     for path in books:
         read_tagged_cells(path)
@@ -352,10 +355,10 @@ def folder_of_page(
 ) -> tuple[Path, list[str]]:
     """Return (the folder of a page, sentences on what makes it an experiment).
 
-    A page is standard, without such a sentence, where a command makes it of the
-    committed notebook with its defaults. Every experiment has a folder of its own. The
-    name of the folder says in short what differs, and ends with a digest of the data,
-    the model, the parameters and the cells.
+    A page that a command makes from a committed notebook with its defaults is standard:
+    it has no such sentence. Every other page is an experiment in a folder of its own.
+    The name of that folder says in short what differs, and ends with a digest of the
+    data, the model, the parameters and the cells.
 
     values: all parameters. hand: whether the notebook runs in JupyterLab or under
     papermill, where its cells may differ from those of the file."""
@@ -392,11 +395,10 @@ def folder_of_page(
 
 
 def read_provenance(folder: Path, name: str) -> Json | None:
-    """Return what the last cell of a page wrote, None where nothing or half of it is
-    there.
+    """Return the JSON that the last cell of a page wrote beside it.
 
-    Of a file that another version of this code wrote a line says so; the page is made
-    again."""
+    It is None where there is none, or where it is not whole. For a file of another
+    version of this code a line is printed that says how to make the page again."""
     path = folder / f"{name}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = disk.read_json(path)

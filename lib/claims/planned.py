@@ -1,10 +1,10 @@
-"""This module reads the plan of a profile that makes planned rows alone, such as base.
+"""This module reads the plan of a profile that makes only planned rows, such as base.
 
 `data/published/plan_<profile>.csv` has one line for each comparison or level, in the
 order in which runs are made. A line names a page, labels of the rows of its grid, tasks
-and seeds. So a page at such a profile has the rows of its lines, a page without a line
-has none, and the queue (`lib.claims.evidence`) makes what the pages show. The module is
-free of torch."""
+and seeds. A page at such a profile has the rows of its lines, and a page without a line
+has none. The queue (`lib.claims.evidence`) makes the same rows. The module is free of
+torch."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,9 +21,8 @@ from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
 
-SECOND = (
-    "second"  # A line of this task waits until the rule of the protocol has picked one.
-)
+# Stand-in for a task that a rule of the plan picks later; its lines wait.
+SECOND = "second"
 
 
 @dataclass(frozen=True)
@@ -32,21 +31,19 @@ class Line:
     them."""
 
     order: int
-    step: str  # Lines of a step are made together, seed by seed, before the next step begins.
+    # Name of the group that is made together, seed by seed, before the next one.
+    step: str
     claim: str
     page: str
-    models: tuple[str, ...]  # They are labels of rows, as in cells.
-    where: str  # The rows have these values, as "m=3/1".
-    cells: str  # They are judged by themselves, each on each task.
-    tasks: tuple[
-        str, ...
-    ]  # It is empty for rows without a task, and where no second task is.
-    waits: bool  # The second task is not picked yet.
+    models: tuple[str, ...]  # Labels of rows, as cells have them.
+    where: str  # Values that the rows have, such as "m=3/1".
+    cells: str  # Cells that are judged by themselves, each on each task.
+    # Empty for rows without a task, or while the second task is not picked.
+    tasks: tuple[str, ...]
+    waits: bool  # Whether the second task is not picked yet.
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: (
-        Json  # The grid of the page takes these arguments beside tasks and seeds.
-    )
+    arguments: Json  # Arguments of the page's function `grid` beside tasks and seeds.
 
     def rows(self, made: Iterable[Row]) -> list[Row]:
         """Return the rows of a grid that this line names."""
@@ -68,11 +65,10 @@ def path_of_plan(profile: str) -> Path:
 
 @cache
 def read_plan(profile: str) -> list[Line]:
-    """Return the Lines of a profile's plan that are planned, in order; none without a
-    plan.
+    """Return the planned Lines of a profile, in order; none without a plan.
 
-    Lines beyond the core-hours have another word than "planned".
-    """
+    The file also has lines that were not planned, as they exceed the core-hours. Their
+    word is another than "planned"."""
     if not path_of_plan(profile).exists():
         return []
     rows = disk.read_csv(path_of_plan(profile))
@@ -108,8 +104,8 @@ def list_planned_pages(profile: str) -> tuple[str, ...]:
 
 
 def planned_hours(profile: str) -> dict[str, float]:
-    """Return {step: core-hours} of a profile's plan, in its order; {} where the profile
-    has no plan."""
+    """Return {step: core-hours} of a profile's plan, in its order; {} without a
+    plan."""
     by_step = {}
     for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -117,7 +113,7 @@ def planned_hours(profile: str) -> dict[str, float]:
 
 
 def has_page(profile: str, page: str) -> bool:
-    """Return whether a page has rows at a profile, as far as a plan says so."""
+    """Return whether a page has rows at a profile; every page has without a plan."""
     return page in (list_planned_pages(profile) or (page,))
 
 
@@ -130,11 +126,12 @@ def make_page_rows(
 ) -> list[Row]:
     """Return the rows of a notebook's function `grid` at a profile.
 
-    values: values of the notebook's parameters. The function gets those that it takes.
-    changes: names of the parameters whose values are not the committed ones.
-    Where neither the data nor an argument of the grid is the reader's own, a profile
-    with a plan has the rows of the plan's lines for the page, and another one lacks
-    those of `omissions`."""
+    A reader who changes an argument of the grid, or brings data, gets what `grid`
+    returns. Otherwise a profile with a plan has the rows of the plan's lines for the
+    page. A profile without a plan lacks those of `omissions`.
+
+    values: values of the notebook's parameters; `grid` gets those that it takes.
+    changes: names of the parameters whose values are not the committed ones."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
     page_lines = [line for line in read_plan(profile[:]) if line.page == page]
@@ -158,16 +155,18 @@ def make_page_rows(
 
 
 def omissions(profile: str, page: str) -> dict[str, list[Any]]:
-    """Return {label: its values} of the rows that a page lacks at a profile.
+    """Return {label: values} of the rows that a page lacks at a profile.
 
-    The settings of its paper name them, so that toy is a first look."""
+    The settings of its paper name them, so that toy stays a quick first look."""
     paper = paper_of_page(page)
     tables = vars(grids.settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(page, {})
 
 
 def identify_row(row: Row) -> tuple[tuple[str, Any], ...]:
-    """Return what tells a row of a grid from the others: its labels and its Spec."""
+    """Return the labels and the Spec of a row, which identify it in its grid.
+
+    The label `recipe` is left out."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"
     )

@@ -11,7 +11,7 @@ from typing import Any
 from lib.claims import cells, lists
 from lib.core.rows import Row
 
-SCALES = ("mini", "base")  # These profiles have plans and records.
+SCALES = ("mini", "base")  # Profiles that have a plan and records.
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Planned:
     claim: str
     cell: cells.Cell
     seeds: tuple[int, ...]
-    may_fail: tuple[str, ...]  # Runs of these models count although they collapsed.
+    may_fail: tuple[str, ...]  # Models whose collapsed runs count as well.
 
 
 @cache
@@ -40,15 +40,14 @@ def planned_cells(page: str, scale: str) -> tuple[Planned, ...]:
 
 
 def models_that_may_fail(line: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the models of a row of claims.csv whose failing is what the claim says."""
+    """Return the models of a row of claims.csv that the claim expects to fail."""
     return tuple(filter(None, line["may_fail"].split("; ")))
 
 
 def add_planned_seeds(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a grid at the planned seeds of all cells that name them.
+    """Return the rows of a grid at the planned seeds of all cells that compare them.
 
-    A row that no cell names keeps its seeds.
-    """
+    A row that no cell compares keeps its seed."""
     plans = planned_cells(page, scale) if scale in SCALES else ()
     seeded_rows, known = [], {}
     for row in rows:
@@ -74,11 +73,10 @@ def planned_pair(
     method: Sequence[Mapping[str, Any]],
     baseline: Sequence[Mapping[str, Any]],
 ) -> tuple[Planned, bool] | None:
-    """Return (the cell that compares two models' rows, whether it has them in the other
-    order).
+    """Return (planned cell, whether turned) for the cell that compares two models.
 
-    It is None where no cell of the page compares them.
-    """
+    Turned means that the cell has the baseline first. `method` and `baseline` are the
+    rows of one model each. It is None where no cell of the page compares them."""
     for plan in (
         planned_cells(page, scale) if scale in SCALES and method and baseline else ()
     ):

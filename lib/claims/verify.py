@@ -1,13 +1,14 @@
-"""This module reads and computes records again, and holds the result to three committed
-files.
+"""This module computes the results again from the records, and compares them with the
+committed files.
 
-`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each
-cell of each claim, on each of its tasks, with all that the word follows from.
+`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word of each
+cell of each claim on each of its tasks, with all that the word follows from.
 `arithmetic.csv` has the printed numbers that are computed again. `files.csv` has the
-digest of each other committed file that a reader sees, or that results rest on. `python
--m lib verify --write` writes these files, and the findings in README, where all records
-are sound. Each difference is one line. Records and files come first, because words rest
-on them. No data are looked at, so every machine computes the same."""
+digest of each other committed file that a reader sees, or that results rest on.
+
+Each difference is one line. `python -m lib verify --write` writes these files and the
+findings in README, if all records are sound. Records and files are checked first, as
+words rest on them. No data are read, so every machine computes the same."""
 
 import csv
 from collections import defaultdict
@@ -27,21 +28,19 @@ from lib.core.store import Run, Store
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 
-# These are the columns of the committed files. The first KEY of them say what a line is
-# about.
+# Columns of the committed files. The first KEY columns identify a line.
 COLUMNS = {
     "runs.csv": "page,profile,labels,seed,run",
     "verdicts.csv": ",".join(judging.HEAD),
 }
 COLUMNS |= {"arithmetic.csv": ",".join(judging.CHECKED)}
 KEY = 4
-# Numbers may be this far from the committed ones, in the unit of the claim.
+# Allowed difference of a number from the committed one, in the unit of the claim.
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
 def recompute_metrics(run: Run) -> dict[str, float]:
-    """Return {metric: value} of a recorded run, computed again from its stored
-    predictions.
+    """Return {metric: value} of a record, computed again from its stored predictions.
 
     It is empty where no metric of the run is a score. Raises FileNotFoundError for
     scores without predictions."""
@@ -50,7 +49,7 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
     stored = run.arrays("predictions")
-    if task.span:  # A record keeps the marks of such a task, and no texts.
+    if task.span:  # A record has the marks of such a task, but no texts.
         scores = {name: float(stored[name].mean()) for name in task.metrics}
     else:
         scores = metrics.scores(task, stored["logits"], stored["labels"])
@@ -64,18 +63,16 @@ def recompute_metrics(run: Run) -> dict[str, float]:
 
 
 def describe_damage(run: Run) -> str:
-    """Return one line on what is wrong with a record by itself; "" where it is
-    sound."""
+    """Return one line on what is wrong with a record, "" where it is sound."""
     place = paths.show_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
         for name, value in recompute_metrics(run).items():
-            if not abs(value - run.metrics[name]) <= 1e-12:  # A nan is caught, too.
+            if not abs(value - run.metrics[name]) <= 1e-12:  # Also true for nan.
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
-    except (
-        Exception
-    ) as error:  # Damage raises errors of any kind, and must not hide other damage.
+    # Damage raises errors of any kind, and must not hide other damage.
+    except Exception as error:
         message = (
             str(error)
             if place in str(error)
@@ -86,14 +83,13 @@ def describe_damage(run: Run) -> str:
 
 
 def list_run_lines(store: Store) -> list[tuple[str, ...]]:
-    """Return the lines of `runs.csv`: the run of each row of the grids of all pages and
-    claims.
+    """Return the lines of `runs.csv`: the run of each row of all pages and claims.
 
-    Where only the same run in float32 is recorded (`Spec.twin`), it is named.
+    A line has the page or the claim, profile, labels, seed and name of the run. Where a
+    run is recorded in float32 alone (`Spec.twin`), the line names that run.
 
-    The id of a claim stands for a page. A page at `paper` has its variable `grid`
-    alone, since what else it looks up is of mini; at a profile with a plan it has the
-    rows of its lines."""
+    A page at `paper` has its variable `grid` alone, since its other variables are at
+    mini. A page at a profile with a plan has the rows of the plan's lines."""
     grids = {
         (claim["id"], judging.SCALE): judging.rows_of_claim(claim)
         for claim in evidence.select_claims()
@@ -117,8 +113,9 @@ def list_run_lines(store: Store) -> list[tuple[str, ...]]:
 
 
 def record_name(spec: Spec, store: Store) -> str:
-    """Return the name of the record that stands for a Spec, or that of the Spec without
-    one."""
+    """Return the name of the run that serves a Spec.
+
+    It is that of the Spec, or of its float32 twin where only the twin is recorded."""
     if (
         not (store.records / spec.name).exists()
         and (store.records / spec.twin.name).exists()
@@ -128,8 +125,8 @@ def record_name(spec: Spec, store: Store) -> str:
 
 
 def format_labels(row: Row) -> str:
-    """Return the columns of a row of a grid that are numbers or text, without its
-    seed."""
+    """Return the labels of a row that are numbers or text, without its seed, as
+    text."""
     columns = {
         k: v
         for k, v in row.labels.items()
@@ -139,11 +136,9 @@ def format_labels(row: Row) -> str:
 
 
 def make_tables(store: Store) -> dict[Path, str]:
-    """Return {file: its text} of the tables and of README, from the code and the
-    records.
+    """Return {file: text} of the tables and of README, from the code and the records.
 
-    Runs that are no records do not count: no other machine has them.
-    """
+    Other runs of the store do not count: no other machine has them."""
     store = Store(store.records, store.records)
     with data.allow_absent_data(look=False):
         by_id = judging.judge_claims(store=store)
@@ -165,8 +160,9 @@ def make_tables(store: Store) -> dict[Path, str]:
 
 
 def group_lines(text: str) -> dict[str, list[str]]:
-    """Return {what lines of a table are about: the rest of all these lines, in a
-    list}."""
+    """Return {identity of a line: its other cells} of a CSV text.
+
+    The identity is the first KEY cells. Lines with the same identity are joined."""
     table = defaultdict(list)
     for line in csv.reader(text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
@@ -174,11 +170,10 @@ def group_lines(text: str) -> dict[str, list[str]]:
 
 
 def list_differences(path: Path, text: str) -> list[str]:
-    """Return one line for each difference of a committed file from the text that it
-    should have."""
+    """Return one line for each difference of a committed file from its right text."""
     old, name = disk.read(path).decode(errors="replace"), paths.show_path(path)
     if path.name not in COLUMNS:
-        if lists.list_absent_papers():  # README tells of all papers.
+        if lists.list_absent_papers():  # README has findings of all papers.
             return []
         return [f"{name} has not what these records show: {FIX}"] * (old != text)
     columns, before, now = (
@@ -204,13 +199,13 @@ def list_differences(path: Path, text: str) -> list[str]:
 
 
 def is_here(about: str) -> bool:
-    """Return whether a line of a table is about a page or a claim that is here."""
+    """Return whether the page or claim that a line begins with is installed."""
     name = about.partition(", ")[0]
     return name in lists.read_claims() or notebook.path_of_notebook(name).exists()
 
 
 def differs_clearly(column: str, old: str, new: str) -> bool:
-    """Return whether two texts of a column differ; numbers do by more than NEAR."""
+    """Return whether two texts of a column differ; numbers differ by more than NEAR."""
     try:
         return old != new and not abs(float(old) - float(new)) <= NEAR[column]
     except (KeyError, ValueError):
@@ -218,11 +213,9 @@ def differs_clearly(column: str, old: str, new: str) -> bool:
 
 
 def find_faults(store: Store, renew: bool = False) -> list[str]:
-    """Return one line for each thing that is wrong, none where the files say what is
-    there.
+    """Return one line for each fault of the committed files; [] where all is right.
 
-    renew: write the files and README's parts, where the records are sound.
-    """
+    renew: write the files and README's findings, if the records are sound."""
     lines = [line for line in map(describe_damage, store.list_records()) if line]
     *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not renew:

@@ -5,11 +5,11 @@ A claim is a row of `claims.csv`, and a cell is one comparison of it
 pages. For each cell and task it estimates the contrast with its 95 % interval.
 `Result.word` is the one place that turns an interval into a word: it compares the
 interval with the region that the paper claims, and with the value that the paper
-prints. A claim has no word of its own. It is read as its cells.
+prints. A claim has no word of its own: a page shows those of its cells.
 
-Runs that collapsed make no pair, for both models alike, and are counted beside. A model
-of which half the runs learned too little cannot be compared: `why_unlearned` says which and
-why."""
+A seed in which a model collapsed makes no pair, and is counted. A model cannot be
+compared if at least half of its runs learned too little: `why_unlearned` says which
+model and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,9 +35,8 @@ from lib.stats import compare, paired
 from lib.stats.compare import Column
 from lib.stats.measures import candidate_scores
 
-# WORDS has the mark of each word and one line on it, in the order of a page. CHECKS has
-# the words of printed numbers that are computed again. READING tells how words are to
-# be read.
+# WORDS: {word: (mark, one line on it)} in the order of a page. CHECKS: {word: mark} of
+# printed numbers that are computed again. READING: paragraphs on how to read the words.
 WORDS, CHECKS, READING = map(
     disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
     ("WORDS", "CHECKS", "READING"),
@@ -51,7 +50,7 @@ AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
 )
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
-NEAR = 10.0  # A model that may fail is told to come so many points near the other one.
+NEAR = 10.0  # Points within which a model that may fail counts as near the other one.
 FAMILIES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
@@ -59,43 +58,39 @@ FAMILIES = {
     "mpnet": "MPNet",
     "distilbert": "DistilBERT",
 }
-DIFFER = 10 / 12  # At least this share of the ranked scores must differ.
+DIFFER = 10 / 12  # Least share of the ranked scores that must differ.
 
 
 @dataclass(frozen=True)
 class Result:
-    """A Result is one cell of a claim as it was measured on some tasks at one
-    profile."""
+    """A Result is one cell of a claim, measured at one profile on one task or on a mean
+    of tasks."""
 
     claim: str
     cell: Cell
-    task: str  # The result is a mean over these tasks, with "/" between; "" stands for none.
+    task: str  # Tasks of the mean, with "/" between; "" without a task.
     estimate: paired.Estimate | None
-    done: int  # All runs of so many seeds have ended.
+    done: int  # Number of seeds whose runs have all ended.
     planned: int
-    reason: str = ""  # This sentence says why the cell is not measured.
-    printed: float | None = (
-        None  # The paper prints this value of the same cell and tasks.
-    )
-    interest: float | None = (
-        None  # The plan names it as the smallest effect of interest.
-    )
-    beside: bool = (
-        False  # The result is one task of a mean. It is shown, and counts nowhere.
-    )
-    collapsed: str = ""  # It says how many runs of which model collapsed.
-    counts: str = ""  # A share is told by its counts, such as "8 of 8 against 0 of 8".
-    sentence: str = ""  # It says what is compared, and on which task.
-    short: str = ""  # The same, for an axis.
-    same_as: str = ""  # The central claim that has this very comparison, and counts it.
-    holm: float | None = None  # It is p after Holm's correction over the family.
+    reason: str = ""  # Sentence on why the cell is not measured.
+    # Value that the paper prints of this cell on these tasks.
+    printed: float | None = None
+    interest: float | None = None  # Smallest effect of interest, which the plan names.
+    beside: bool = False  # Whether it is one task of a mean: shown, but not counted.
+    collapsed: str = ""  # Sentence on how many runs of which model collapsed.
+    counts: str = ""  # Counts of a share, such as "8 of 8 against 0 of 8".
+    sentence: str = ""  # The comparison and its task, in words.
+    short: str = ""  # The comparison as an axis label.
+    same_as: str = ""  # Central claim with the same comparison, which counts it.
+    holm: float | None = None  # P-value after Holm's correction over the family.
 
     @property
     def aim(self) -> float | None:
-        """Return the effect that the interval is held to: printed, else of interest.
+        """Return the effect that the interval is tested against, in the unit of the
+        cell.
 
-        It is None where it is no effect, or lies outside of the region.
-        """
+        It is the printed value; without one, the smallest effect of interest. It is
+        None where it equals no effect, or lies outside the claimed region."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = value is not None and value != self.null and low <= value <= high
@@ -103,7 +98,7 @@ class Result:
 
     @property
     def null(self) -> float:
-        """Return the value that is no effect: 1 of a ratio, else 0."""
+        """Return the value that means no effect: 1 for a ratio, else 0."""
         return self.cell.quantity.null
 
     @property
@@ -119,7 +114,7 @@ class Result:
 
     @property
     def word(self) -> str:
-        """Return the word on this cell: the first of five rules that fits its
+        """Return the word of this cell: the first of five rules that fits its
         interval."""
         if self.unmeasured:
             return NOT_MEASURED
@@ -133,7 +128,7 @@ class Result:
 
     @property
     def falls_short(self) -> bool:
-        """Return whether the interval shuts out the aim on the side of no effect."""
+        """Return whether `aim` lies outside the interval, and no effect lies nearer."""
         e, aim = self.estimate, self.aim
         if e is None or aim is None:
             return False
@@ -141,11 +136,11 @@ class Result:
 
     @property
     def size(self) -> str:
-        """Return whether an agreeing interval shuts out the printed value, in words, or
-        "".
+        """Return "weaker than printed" or "stronger than printed", or "".
 
-        Without a printed value it tells whether the effect is below the one of
-        interest."""
+        It has text only where the interval agrees with the claim and shuts out the
+        printed value. Without a printed value it says whether the effect is below the
+        one of interest."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.word != AGREES or self.aim is None or e is None:
             return ""
@@ -153,16 +148,17 @@ class Result:
             return "weaker than the effect of interest" * self.falls_short
         if not self.shuts_out:
             return ""
-        if isfinite(low) == isfinite(high):  # The distance from no effect tells.
+        # The region has two ends or none, so the distance from no effect counts.
+        if isfinite(low) == isfinite(high):
             is_stronger = abs(e.mean - self.null) > abs(self.printed - self.null)
-        else:  # The claim has a direction.
+        else:  # The region has one end, so the claim has a direction.
             is_stronger = (e.mean > self.printed) == isfinite(low)
         return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
     @property
     def shuts_out(self) -> bool | None:
-        """Return whether the interval shuts out the printed value; None where either is
-        lacking."""
+        """Return whether the printed value lies outside the interval; None where either
+        is missing."""
         if self.unmeasured or self.printed is None:
             return None
         assert self.estimate is not None
@@ -170,11 +166,11 @@ class Result:
 
     @property
     def p(self) -> float | None:
-        """Return the two-sided p of the end that the word rests on; None without an
-        interval.
+        """Return the two-sided p of the value that the word rests on.
 
-        That is the end of the region, or the printed value for "no such effect here".
-        For "too noisy to say" it is the larger one of both."""
+        The value is the end of the claimed region; for "no such effect here" it is
+        `aim`. For "too noisy to say" the larger p of both counts. It is None without an
+        interval."""
         word, e, aim = self.word, self.estimate, self.aim
         if word == NOT_MEASURED or e is None:
             return None
@@ -194,18 +190,18 @@ class Result:
 
     @property
     def compares(self) -> bool:
-        """Return whether the number is a difference, which has a sign: no ratio, no
-        level."""
+        """Return whether the number is a difference, and so has a sign.
+
+        Ratios and levels are no differences."""
         quantity = self.cell.quantity
         is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
         return not is_sole
 
     def number(self, value: float) -> str:
-        """Return a number in the unit of this cell as text, with its sign where it
-        compares.
+        """Return a number in the unit of this cell as text; a difference has its sign.
 
-        A number that is not 0 is never shown as 0, so that a word can be read off its
-        interval."""
+        A number from 0.0001 on is never shown as 0, so that a reader can check the word
+        by the interval."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.null and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
@@ -216,10 +212,9 @@ class Result:
 
     @property
     def ours(self) -> str:
-        """Return what was measured as text: "+0.3 [−0.1, 0.8]", or counts of a share.
+        """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts of a share.
 
-        Without an interval it is the mean of the seeds that are there, if any.
-        """
+        Without an interval it is the mean of the seeds that are there, if any."""
         e = self.estimate
         if self.counts:
             return self.counts
@@ -232,7 +227,8 @@ class Result:
 
     @property
     def reading(self) -> str:
-        """Return the word with what belongs to it: size, Holm's mark."""
+        """Return the word with its size in brackets and the mark of Holm's
+        correction."""
         word = (
             "they differ" if self.word == OPPOSITE and self.equivalence else self.word
         )
@@ -245,42 +241,43 @@ class Result:
 
     @property
     def stays(self) -> bool:
-        """Return whether the word stays after Holm's correction over the family."""
+        """Return whether the word still holds after Holm's correction over the
+        family."""
         return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A Verdict is a claim with the Results of its cells, or a printed number computed
-    again."""
+    """A Verdict is a claim with the Results of its cells, or a printed number that was
+    computed again."""
 
     claim: str
     results: tuple[Result, ...] = ()
     note: str = ""
     profile: str = "any"
-    kind: str = "arithmetic"  # The other kind is "finding".
-    word: str = ""  # Arithmetic has one of CHECKS.
-    measured: str = ""  # Arithmetic says what was computed.
+    kind: str = "arithmetic"  # "finding" or "arithmetic".
+    word: str = ""  # Key of CHECKS; "" for a finding.
+    measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
-        """Return the Verdict with those Results alone that are of a task, or whose
-        cells have a text.
+        """Return the Verdict with only the Results of a task, or of cells with a text.
 
-        So "{N1[STS-B][10 %]}" in a text is a measured figure; see `__str__`.
-        """
+        A text of ours can so quote a measured figure, such as "{N1[STS-B][10 %]}"; see
+        `__str__`."""
         matches = [r for r in self.results if r.task == key]
         matches = matches or [r for r in self.results if key in r.cell.text]
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
 
     @property
     def first(self) -> Result | None:
-        """Return the first Result, measured or not; another one would answer another
-        question."""
+        """Return the first Result, measured or not; None without Results.
+
+        A later Result would answer another question."""
         return self.results[0] if self.results else None
 
     @property
     def printed(self) -> str:
-        """Return what the paper prints of the first cell, as text."""
+        """Return the value that the paper prints for the first cell, as text."""
         first = self.first
         return (
             first.number(first.printed) if first and first.printed is not None else "–"
@@ -292,20 +289,19 @@ class Verdict:
 
     @property
     def collapsed(self) -> str:
-        """Return in brackets what the first cell tells of collapsed runs, "" without
-        any."""
+        """Return the collapsed runs of the first cell in brackets, "" without any."""
         return (
             f" ({self.first.collapsed})" if self.first and self.first.collapsed else ""
         )
 
     @property
     def n(self) -> str:
-        """Return of how many seeds the first cell is, as text: "5 seeds"."""
+        """Return the number of seeds of the first cell as text: "5 seeds"."""
         e = self.first.estimate if self.first else None
         return f"{e.n_seeds} seeds" if e else "no seeds"
 
     def __str__(self) -> str:
-        """Return the size of the first cell that was measured, or that it was not."""
+        """Return the effect of the first cell as text, or "not measured"."""
         first = self.first
         return (
             first.ours
@@ -315,11 +311,11 @@ class Verdict:
 
 
 def correct_by_holm(results: list[Result], others: list[float]) -> list[Result]:
-    """Return Results with Holm's corrected p over their family: one paper at one
+    """Return Results with p after Holm's correction over their family: one paper at one
     profile.
 
-    A task of a mean, and a comparison that another claim counts, are not of the family.
-    others: the p of its other cells."""
+    A task of a mean, and a comparison that another claim counts, are not in the family.
+    others: p of the family's cells that are not among `results`."""
     family = [r for r in results if not (r.beside or r.same_as) and r.p is not None]
     adjusted = paired.holm([*(r.p or 0.0 for r in family), *others])[: len(family)]
     holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
@@ -328,24 +324,28 @@ def correct_by_holm(results: list[Result], others: list[float]) -> list[Result]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A Setting is what the cells of a claim are judged with, beside their rows."""
+    """A Setting has what the words of a claim's cells depend on, beside their rows."""
 
-    metric_of: Mapping[str, Sequence[Column]]  # As in `lib.stats.compare.pair_columns`.
-    scale: str  # The name of the profile.
-    # The key is (text of a cell, task).
+    # Columns of each task, as in `lib.stats.compare.pair_columns`.
+    metric_of: Mapping[str, Sequence[Column]]
+    scale: str  # Name of the profile.
+    # {(text of a cell, task): printed value}
     printed: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    # The same; the task "" stands for all.
+    # {(text of a cell, task or "" for all): smallest effect of interest}
     interest: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    # The points of a whole model in a trial, by task.
+    # {task: score of a whole model in a trial, in points}
     level: Mapping[str, float] = field(default_factory=dict)
-    planned: int = 0  # So many seeds are planned; 0 stands for those of the rows.
-    may_fail: tuple[str, ...] = ()  # That these models fail is what the claim says.
+    planned: int = 0  # Number of planned seeds; 0 for the seeds of the rows.
+    may_fail: tuple[str, ...] = ()  # Models that the claim expects to fail.
 
     def value(
         self, table: Mapping[tuple[str, str], float], text: str, task: str
     ) -> float | None:
-        """Return what a table has of a cell: the mean over its tasks, or None if one is
-        lacking."""
+        """Return the value of a cell in `printed` or `interest`: the mean over its
+        tasks.
+
+        Where a task is missing, it is the value for all these tasks together, or
+        None."""
         parts = [
             table.get((text, part), table.get((text, ""))) for part in task.split("/")
         ]
@@ -358,11 +358,11 @@ class Setting:
 def judge_cells(
     line: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> tuple[list[Result], str]:
-    """Return (the Results of a claim, a note) from the collected rows of its cells.
+    """Return (the Results of a claim, a note on failed runs and dtypes).
 
-    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. A
-    cell whose runs another cell of the claim has here counts once. One that has no rows
-    at this profile is not measured, and says what it lacks."""
+    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. Two
+    cells with the same runs count once. A cell without rows at this profile is not
+    measured, and its Result says what is missing."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(line["cells"]):
         try:
@@ -386,8 +386,9 @@ def judge_cells(
 
 
 def describe_lack(model: str, scale: str) -> str:
-    """Return in a sentence what a profile lacks, from the name of a model without
-    rows."""
+    """Return in a sentence which row a profile lacks.
+
+    `model` is the message of `select_comparable_rows`, such as "Ghost at task MRPC"."""
     label, _, place = model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
@@ -401,8 +402,9 @@ def describe_lack(model: str, scale: str) -> str:
 def identify_comparison(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Any, ...]:
-    """Return what makes two cells the same comparison: measure, region, weights and
-    runs."""
+    """Return the identity of a comparison: measure, region, weights and Specs.
+
+    Two cells of a claim with the same identity are one comparison."""
     specs = [
         frozenset(row["spec"].id for row in part)
         for _, part in select_rows_by_model(cell, rows)
@@ -416,8 +418,8 @@ def measure_cell(
 ) -> list[Result]:
     """Return the Results of one Cell on its rows.
 
-    They are one for each task, or one for the mean of all tasks that can be tested with
-    one for each task beside it."""
+    A cell that is judged on each task has one Result for each. Any other cell has one
+    for the mean of all testable tasks, followed by one for each task."""
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
@@ -457,8 +459,7 @@ def measure_cell(
             if all(part for _, part in select_rows_by_model(one, part)):
                 results.append(result(one, select_comparable_rows(one, part), task))
         return results
-    # Tasks are compared with each other where a cell names another task for each of its
-    # models.
+    # A cell whose models name different tasks compares these tasks with each other.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
         return [result(cell, rows, "/".join(sorted(by_task)))]
@@ -468,9 +469,8 @@ def measure_cell(
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
-    alone = [
-        r for r in alone if [r.task] != sound
-    ]  # One task is no mean, and stands once.
+    # A mean over one task is that task, and is listed once.
+    alone = [r for r in alone if [r.task] != sound]
     return [result(cell, part, "/".join(sorted(sound))), *alone]
 
 
@@ -480,12 +480,11 @@ def why_untestable(
     setting: Setting,
     groups: Sequence[tuple[list[paired.Pair], float]] = (),
 ) -> str:
-    """Return why the runs of a Cell cannot be compared, in a sentence, or "" where they
-    can.
+    """Return why the runs of a Cell cannot be compared, in a sentence, or "".
 
-    At least half of a model's runs learned nothing, two models give the same answers on
-    all rows, or not all that is ranked has run, or too few of the ranked scores differ.
-    """
+    There are four reasons: at least half of a model's runs learned too little; two
+    models give the same answers on all rows; runs of a ranking are missing; or too few
+    of the ranked scores differ."""
     for (label, _), part in select_rows_by_model(cell, rows):
         if label not in setting.may_fail:
             if reason := why_unlearned(label, part, cell.measure, setting):
@@ -507,12 +506,11 @@ def why_untestable(
 def why_unlearned(
     label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
 ) -> str:
-    """Return in a sentence that half of a model's runs or more learned too little, or
-    "".
+    """Return a sentence if at least half of a model's runs learned too little, or "".
 
-    A run learned too little if it collapsed, or has less than half of the score that a
-    whole model has in a trial. Where the share of collapsed runs is what is measured,
-    they are no fault."""
+    A run learned too little if it collapsed, or has less than half of the score of a
+    whole model in a trial. Where the measure is the share of collapsed runs, collapsed
+    runs do not count as such."""
     faults, runs = [], 0
     for row in rows:
         if not (
@@ -541,7 +539,7 @@ def why_unlearned(
 
 
 def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
-    """Return whether the run of a row has the score of its task's first column."""
+    """Return whether the run of a row has a score in the first column of its task."""
     return row.get(setting.metric_of[row["task"]][0].name_of_score, np.nan) > -inf
 
 
@@ -551,8 +549,8 @@ def count_collapsed(
     """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
     collapsed".
 
-    Of a model that may fail it is in how many seeds it comes near the other one. It is
-    "" where there is nothing to tell."""
+    For a model that may fail the text says in how many seeds its score comes near the
+    other model's. It is "" where there is nothing to report."""
     levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
     for (label, _), part in select_rows_by_model(cell, rows):
         for row in part:
@@ -589,8 +587,9 @@ def count_collapsed(
 def count_shares(
     cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> str:
-    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8",
-    else ""."""
+    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8".
+
+    It is "" for any other measure."""
     if not cell.quantity.share:
         return ""
     frames = [

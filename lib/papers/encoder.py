@@ -1,11 +1,10 @@
-"""This module opens a reader's encoder before anything is planned with it. It is free
-of torch.
+"""This module checks a reader's encoder before anything is planned with it.
 
-A folder that `save_pretrained` of transformers wrote has a configuration, weights and a
-tokenizer. They are compared with each other and with the task: the header of the
-weights has names, shapes and types of all tensors. So a folder that cannot be trained
-is refused at once, in one line with the path that the reader gave.
-"""
+The folder must have been written by `save_pretrained` of transformers: a configuration,
+weights and a tokenizer. They are compared with each other and with the task. The header
+of the weights has names, shapes and types of all tensors, so this takes no training and
+no torch. A folder that cannot be trained is refused at once, in one line with the path
+that the reader gave."""
 
 import json
 import shlex
@@ -24,7 +23,7 @@ from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, shape_of_config, size_names
 
-# transformers' key of each family, and its name.
+# Key of a family in transformers -> its name.
 FAMILIES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
@@ -34,19 +33,22 @@ FAMILIES = {
 }
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
-LONGEST = 128  # The position table must have at least so many tokens.
+LONGEST = 128  # Least number of tokens in the position table.
 CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
-POINTER = b"version https://git-lfs"  # A file that Git LFS did not bring begins so.
-# numpy's types of the floating-point types of safetensors; it has no bfloat16.
+# First bytes of a pointer that Git LFS left in place of a file.
+POINTER = b"version https://git-lfs"
+# Types of safetensors -> numpy's types, which have no bfloat16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-SMALL = 1 << 16  # Tensors of so many values are looked at: a NaN is in all or in none.
-# The class of a model for a task, and its head, by whether the task is one of spans.
+# Largest number of values of a tensor that is searched for NaN: a training that failed
+# has NaN everywhere.
+SMALL = 1 << 16
+# Whether a task is one of spans -> (class of its model, prefix of its head).
 HEADS = {
     False: ("SequenceClassification", "classifier."),
     True: ("QuestionAnswering", "qa_outputs."),
 }
-# Tokenizers of these kinds have such special tokens where their files name no others.
+# Special tokens of a kind of tokenizer, where its files name no others.
 NO_TOKENS: dict[str, str] = {}
 BRACKETS = {
     f"{x}_token": f"[{x.upper()}]" for x in ("pad", "unk", "cls", "sep", "mask")
@@ -59,11 +61,10 @@ SPECIAL |= dict.fromkeys(("pretrained", "tokenizersbackend"), NO_TOKENS)
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens are what a tokenizer can write.
+    """A Tokens describes the ids that a tokenizer can write.
 
-    size: one more than the largest id. pad: the id of padding, -1 without one, None
-    where the kind of tokenizer is not known. types: the number of token types of a
-    pair."""
+    size: one more than the largest id. pad: the id of padding; -1 without one, None for
+    an unknown kind of tokenizer. types: the number of token types of a pair."""
 
     size: int
     pad: int | None
@@ -71,11 +72,11 @@ class Tokens:
 
 
 def folder(path: str | Path, task: Task | None = None) -> str:
-    """Return the full path of a reader's encoder.
+    """Return the full path of a reader's encoder, after it was checked.
 
     path: a folder, relative to the working folder or to the project, or the name of a
-    checkpoint that `lib fetch` brought. task: what it is for; None stands for tasks of
-    pairs without a head. Raises Absent where a file is missing, and Refused for an
+    checkpoint that `lib fetch` brought. task: the task to train; None checks for pairs
+    of texts, and no head. Raises Absent where a file is missing, and Refused for an
     encoder that cannot be trained on the task."""
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
@@ -123,7 +124,7 @@ def check(place: Path, task: Task | None) -> None:
 
 
 def missing_file(place: Path) -> str:
-    """Return what a folder lacks, of configuration, weights and a tokenizer, or ""."""
+    """Return the first missing file of configuration, weights and tokenizer, or ""."""
     for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
         if not any((place / name).is_file() for name in names):
             return " or ".join(names)
@@ -131,7 +132,7 @@ def missing_file(place: Path) -> str:
 
 
 def why_missing(place: Path, file: str) -> str:
-    """Return why a folder lacks a file, with a fix, by what it has instead."""
+    """Return why a folder lacks a file, with a fix that fits the files that it has."""
     quoted = shlex.quote(str(place))
     if not place.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
@@ -152,23 +153,21 @@ def why_missing(place: Path, file: str) -> str:
 
 
 def read(file: Path) -> Json:
-    """Return the object in a file of JSON, {} where there is no file."""
+    """Return the object in a JSON file, {} where there is no file."""
     body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
 def shape_of(place: str | Path) -> Shape:
-    """Return the Shape of the encoder in a folder. Raises Refused as `configuration`
-    does."""
+    """Return the Shape of the encoder in a folder. Raises as `configuration` does."""
     return shape_of_config(configuration(Path(place)))
 
 
 def configuration(place: Path) -> Json:
     """Return the configuration of the encoder in a folder.
 
-    Raises Refused for another family, for impossible sizes,
-    for heads that do not divide the hidden width, for short position tables, and for a
-    model that reads to the left alone."""
+    Raises Refused for an unknown family, impossible sizes, heads that do not divide the
+    hidden width, a short position table, and a decoder."""
     body = lines.read_json_value(file := place / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
@@ -188,8 +187,9 @@ def configuration(place: Path) -> Json:
 
 
 def first_position(family: str, config: Json) -> int:
-    """Return the place of the first token in the table of positions; RoBERTa and MPNet
-    count from the id of padding."""
+    """Return the index of the first token's position.
+
+    RoBERTa and MPNet count positions from the id of padding; all others from 0."""
     if family == "roberta":
         padding = config.get("pad_token_id")
         return 2 if padding is None else padding + 1
@@ -197,11 +197,10 @@ def first_position(family: str, config: Json) -> int:
 
 
 def header(file: Path) -> dict[str, Json]:
-    """Return {name: {"dtype", "shape", "data_offsets"}} of the tensors in a file of
-    safetensors: eight bytes with the length of a JSON object, the object, the values.
+    """Return {name: {"dtype", "shape", "data_offsets"}} of a safetensors file.
 
-    Raises Refused where the file is damaged or cut off.
-    """
+    Such a file has eight bytes with the length of a JSON object, the object, then the
+    values. Raises Refused where it is damaged or cut off."""
     size = file.stat().st_size
     with open(file, "rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -219,8 +218,10 @@ def header(file: Path) -> dict[str, Json]:
 
 
 def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
-    """Yield how the tensors of an encoder differ from its configuration: the tables and
-    the linear layers by shape, and the type of all."""
+    """Yield a sentence for each tensor that does not fit the configuration.
+
+    Checked are the shapes of the tables and linear layers, and the type of all
+    tensors."""
     h, e, f = shape.hidden, shape.embedding, shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
     tables += (("token_type", shape.types),) if shape.types else ()
@@ -245,7 +246,7 @@ def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
 
 
 def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
-    """Yield the first small tensor that has a value which is no finite number."""
+    """Yield a sentence on the first small tensor that has a NaN or an infinity."""
     values = np.memmap(file, np.uint8, "r")
     start = 8 + int.from_bytes(values[:8].tobytes(), "little")
     for name, tensor in tensors.items():
@@ -254,7 +255,8 @@ def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
             continue
         first, last = (start + offset for offset in tensor["data_offsets"])
         numbers = np.frombuffer(values[first:last].tobytes(), kind)
-        if kind == "<u2":  # All bits of a bfloat16's exponent are set.
+        # In an infinity or NaN of bfloat16 all bits of the exponent are set.
+        if kind == "<u2":
             numbers = np.where((numbers & 0x7F80) == 0x7F80, np.nan, 0.0)
         if not np.isfinite(numbers).all():
             yield f"{name} has values that are no finite numbers; fix: {OTHER}"
@@ -262,8 +264,9 @@ def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
 
 
 def tokens(place: Path, family: str) -> Tokens:
-    """Return what the tokenizer in a folder can write, as transformers opens it: a
-    special token that its vocabulary lacks comes behind the last one."""
+    """Return the Tokens of the tokenizer in a folder, as transformers opens it.
+
+    A special token that the vocabulary lacks gets the next free id."""
     body, settings = map(read, (place / VOCABULARIES[0], place / SETTINGS))
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
@@ -288,18 +291,20 @@ def tokens(place: Path, family: str) -> Tokens:
 
 
 def text_of_token(token: Any) -> str:
-    """Return the text of a special token, which files have as text or as an object."""
+    """Return the text of a special token, which files store as text or as an object."""
     return str(token["content"] if isinstance(token, dict) else token)
 
 
 def vocabulary(place: Path, body: Json) -> dict[str, int]:
-    """Return {token: id} of the tokenizer in a folder; body: its tokenizer.json."""
+    """Return {token: id} of the tokenizer in a folder; body: its tokenizer.json.
+
+    Raises Refused for a tokenizer.json without a vocabulary."""
     if (place / VOCABULARIES[0]).exists():
         table = body.get("model", {}).get("vocab")
         if not table:
             file, fix = place / VOCABULARIES[0], "save the tokenizer again"
             raise lines.refuse_content(file, "no model.vocab", "a vocabulary", fix)
-        if isinstance(table, list):  # Of a unigram model they are (token, score).
+        if isinstance(table, list):  # A unigram model has pairs (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {
             token["content"]: token["id"] for token in body.get("added_tokens", [])
@@ -313,7 +318,7 @@ def vocabulary(place: Path, body: Json) -> dict[str, int]:
 def wrong_tokens(
     written: Tokens, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
-    """Yield how a tokenizer does not fit the encoder, or the texts of a task."""
+    """Yield a sentence for each misfit of a tokenizer with the encoder or the task."""
     if written.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
         yield f"the tokenizer has {written.size} tokens, vocab_size is {shape.vocab}; {fix}"
@@ -332,8 +337,9 @@ def wrong_tokens(
 def wrong_head(
     place: Path, tensors: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
-    """Yield how the head in a folder does not fit a task; an encoder without one
-    does."""
+    """Yield a sentence if the head in a folder does not fit a task.
+
+    An encoder without a head fits every task."""
     cls, prefix = HEADS[task.span]
     sizes = {
         name: tensor["shape"][0]

@@ -1,10 +1,10 @@
-"""This module has the frontier: every method on one axis.
+"""This module has the frontier, which compares the methods of all papers.
 
-No paper compares itself with another one. Here all methods have one teacher, and the
-same rows, epochs and seeds. A point is a method at a budget, a share m/12 of the whole
+No paper compares itself with the others. Here all methods have one teacher, and the
+same rows, epochs and seeds. A point is a method at a budget: a share m/12 of the whole
 model's FLOPs. Each paper names its methods in its `frontier.py` (lib.papers.points).
-Beside them stand controls that the papers lack, and combinations that they call
-orthogonal and never tried. The module is free of torch."""
+This module adds controls that the papers lack, and combinations that they call
+orthogonal but never tried. It is free of torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HEADS = students.HEADS
 S = grids.settings("frontier")
-# These are the tables of frontier.toml, which says what each is.
+# Tables of frontier.toml, which describes each.
 ORDER: tuple[str, ...] = S.ORDER
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
@@ -49,11 +49,10 @@ seeds = partial(grids.seeds, by_profile=SEEDS)
 
 
 def uniform(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a model of the same shape as `width`, cut in order and not by
-    importance.
+    """Return the Spec of a model as wide as a "Width" one, but cut in order.
 
-    It learns from the teacher's logits alone.
-    """
+    It keeps the first heads and neurons, not the most important ones. It learns from
+    the teacher's logits alone."""
     teacher = grids.teacher(profile, task)
     cut = {"op": "cut", "heads": students.kept_heads(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
@@ -68,18 +67,17 @@ def whole_model(profile: str, task: str, m: int) -> Spec:
 
 
 def distilled(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of the whole model by the two stages of the cut models.
+    """Return the Spec of the uncut model, trained as the cut ones are.
 
-    It is the method of width with nothing cut.
-    """
+    It is the control for the two stages of distillation."""
     return students.student(profile, task, HEADS)
 
 
 def spec_of_method(profile: str, task: str, m: int, name: str) -> Spec:
-    """Return the Spec of a student by a module of lib.methods.
+    """Return the Spec of a student by a method of lib.methods.
 
-    Where the module has `scores`, they rank on the rows that `width` is ranked on.
-    """
+    A method with a function `scores` ranks heads and neurons. It uses the same rows as
+    the ranking of the "Width" models."""
     method, inputs = module(name), {}
     if hasattr(method, "scores"):
         options = replace(students.IMPORTANCE[profile], cumulative=False, by=name)
@@ -90,7 +88,7 @@ def spec_of_method(profile: str, task: str, m: int, name: str) -> Spec:
     return student(profile, task, {"op": name} | arguments, **inputs)
 
 
-# The recipes of the papers that are here. A combination needs those of all its papers.
+# Recipes of the installed papers. A combination needs those of all its papers.
 RECIPES = collect_modules("recipes")
 
 
@@ -99,14 +97,14 @@ def ghost_operation(profile: str) -> Json:
 
 
 def searched_with_ghosts(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a student that keeps what a search finds, with ghosts."""
+    """Return the Spec of a student with the searched architecture and ghosts."""
     find = collect_modules("frontier")["nas_pruning"].search_point
     return network(profile, task, m, find, (ghost_operation(profile),))
 
 
 def mixed(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the
-    layers."""
+    """Return the Spec of a width-pruned model with BERMo's layer mix in its last
+    stage."""
     last = students.student(profile, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     mix = RECIPES["bermo"].MIX[profile]
@@ -128,8 +126,7 @@ def warmed(profile: str, task: str, m: int) -> Spec:
 
 
 def shared_methods() -> dict[str, Method]:
-    """Return the methods that belong to no paper, or to several of those that are
-    here."""
+    """Return the methods that belong to no paper, or to several installed ones."""
     points = {
         "Whole": Method("whole", whole_model, "all", once=True),
         "Width": Method("paper", students.student),
@@ -170,10 +167,10 @@ TABLE = collect_methods()
 
 
 def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int]:
-    """Return the budgets of a method, in twelfths: the chosen ones, or the profile's.
+    """Return the budgets of a method in twelfths: the chosen ones, or the profile's.
 
-    Only those are returned that the encoder's heads can have and a search can reach. A
-    method of one point has 0 alone."""
+    Budgets that the encoder's heads do not divide into, or that a search cannot reach,
+    are left out. A method with a single point has (0,)."""
     method = TABLE[name]
     if method.once:
         return (0,)
@@ -185,10 +182,10 @@ def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int
 
 
 def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> int:
-    """Return the FLOPs of one forward pass of 128 tokens.
+    """Return the FLOPs of one forward pass of 128 tokens by a method's model.
 
-    Counted are matrix products and convolutions, with the pooler. architecture: the
-    architecture that a search found, for methods that keep it."""
+    Counted are matrix products and convolutions, with the pooler. m: its budget in
+    twelfths. architecture: the result of a search, for methods that keep it."""
     base, method = shape(profile), TABLE[name]
     if method.flops:
         return method.flops(profile)
@@ -212,23 +209,22 @@ def label(model: str, m: int) -> str:
 
 
 def label_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the models of a collected grid, by method and budget.
+    """Return the model rows of a collected grid, each named by method and budget.
 
-    The method stands alone in the column `method`.
-    """
+    The column `method` has the method alone."""
     frame = frame[frame["kind"] == "model"]
     names = map(label, frame["model"], frame["m"].astype(int))
     return frame.assign(method=frame["model"], model=list(names))
 
 
 def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
-    """Return one line for each model and task of a collected grid.
+    """Return a table with a line for each model and task of a collected grid.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples,
     and ends at 100; with one seed it covers examples alone. `gap` is the difference to
-    the model `beside`, with its interval where there are three seeds. That model is the
-    narrowest plain one of at least the FLOPs of this one (`baseline`), and `budget` is
-    its width, of 12. Costs are means over seeds."""
+    the model `beside`, with an interval from three seeds on. That model is the
+    narrowest plain one that has at least the FLOPs of this one (`baseline`), and
+    `budget` is its width in twelfths. Costs are means over seeds."""
     import pandas as pd
 
     lines, place = [], ["model", "m", "task", "seed"]
@@ -271,11 +267,10 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
 def costs(
     profile: str, row: Mapping[str, Any], architecture: Json | None
 ) -> tuple[float, float, float]:
-    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see
-    AXES.
+    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid.
 
-    architecture: as in `flops`.
-    """
+    Masked weights do not count as parameters. The megabytes are those of the smallest
+    measured storage, or of float32. architecture: as in `flops`."""
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
     stored = [
@@ -286,10 +281,10 @@ def costs(
 
 
 def baseline(lines: Iterable[Json], flops: float) -> Json | None:
-    """Return the line of the narrowest plain model that has at least so many FLOPs.
+    """Return the line of the narrowest plain model with at least these FLOPs.
 
-    Plain models are cut to a width, or are the whole one, distilled alike. It is None
-    where no model has so many."""
+    A plain model is cut to a width, or whole, and distilled alike. It is None where no
+    plain model is large enough."""
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
     candidates = [line for line in both if SLACK * line["flops"] >= flops]
     return min(candidates, key=lambda line: line["flops"], default=None)
@@ -298,11 +293,9 @@ def baseline(lines: Iterable[Json], flops: float) -> Json | None:
 def difference(
     frame: pd.DataFrame, line: Json, other: Json | None, column: Column
 ) -> Json:
-    """Return columns of a line of `points` on the difference to a plain model, of one
-    task.
+    """Return the columns of a line of `points` on its gap to a plain model of one task.
 
-    other: the line of that model, or None.
-    """
+    other: the line of the plain model, or None."""
     columns = {
         "budget": np.nan,
         "beside": "",
@@ -322,10 +315,10 @@ def difference(
 
 
 def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
-    """Return the Pair of a run and the labels.
+    """Return a Pair of a run's predictions with the labels themselves.
 
-    Its difference is the score of the run less 100 points.
-    """
+    So its difference is the score of the run minus 100 points, and one function gives
+    intervals of scores and of differences."""
     rows = compare.judged_rows(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
@@ -333,11 +326,10 @@ def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
 
 
 def find_front(table: pd.DataFrame, axis: str) -> list[str]:
-    """Return the models of a table of `points` that no model of at most their cost
-    beats.
+    """Return the models on the front: none of at most the same cost scores higher.
 
-    Costs within EVEN count as equal. The cheapest model stands first.
-    """
+    table: from `points`. Costs within a factor EVEN count as equal. The cheapest model
+    comes first."""
     ordered = table.sort_values(
         [axis, "score"], ascending=[True, False], ignore_index=True
     )
@@ -348,8 +340,7 @@ def find_front(table: pd.DataFrame, axis: str) -> list[str]:
 
 
 def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
-    """Return the cost of the whole model in a table of `points`, or None if it is
-    absent."""
+    """Return the cost of the whole model in a table of `points`; None without it."""
     full_costs = table.loc[table["method"] == "Whole", axis]
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
@@ -357,10 +348,10 @@ def whole_cost(table: pd.DataFrame, axis: str) -> float | None:
 def recommend_line(
     table: pd.DataFrame, axis: str, share: float
 ) -> dict[Hashable, Any] | None:
-    """Return the line of `points` with the best score under a cost limit.
+    """Return the line of `points` with the best score within a share of the cost.
 
-    The limit is this share of the whole model's cost, and SLACK; of equal scores the
-    cheapest counts. It is None where nothing is so cheap. Raises Refused where the
+    The limit is SLACK times this share of the whole model's cost. Ties go to the
+    cheapest. It is None where no model is within the limit. Raises Refused where the
     whole model has no run."""
     full_cost = whole_cost(table, axis)
     if full_cost is None:

@@ -1,12 +1,12 @@
 """This module has what the grids of all papers share.
 
-That are the four profiles, their rows, settings and encoders, tasks, seeds and
-fine-tuned teachers. A reader's own data and model may stand in the place of a
-profile's. The module is free of torch.
+It defines the four profiles with their rows, settings and encoders, and the tasks,
+seeds and fine-tuned teachers. A reader's own data and model can replace those of a
+profile. The module is free of torch.
 
-An `ReaderProfile` is the name of a profile. It finds the settings of that profile in
-every table, and says where rows and encoder come from instead. So no paper knows of it:
-`describe_data` describes the rows, `backbone` the encoder."""
+A `ReaderProfile` is the name of a profile, so it finds the settings of that profile in
+every table. It also says where rows and encoder come from instead: `describe_data`
+describes the rows, `backbone` the encoder. So no paper needs to know of it."""
 
 import os
 import shlex
@@ -39,17 +39,15 @@ from lib.stats.cost import SHAPES, Shape, layered_flops
 
 
 def settings(name: str) -> SimpleNamespace:
-    """Return the settings of a paper, or the tables of a TOML file of this folder, as
-    attributes.
+    """Return the settings of a paper, or the tables of a TOML file here, as attributes.
 
-    A table below the name of an option (lib.core.options, or the paper's own), such as
-    [Train.TEACHER], holds such an option for each profile: the fields of `all`, and its
-    own. A Train also has the fields of [TRAINING] in grids.toml, which the trainings of
-    its scale share. COLUMNS are made Columns.
+    A table below the name of a class of options (lib.core.options, or the paper's own),
+    such as [Train.TEACHER], holds such options for each profile: the fields of `all`,
+    and its own. A Train also has the fields of [TRAINING] in grids.toml, which all
+    trainings of a profile share. COLUMNS are made Columns.
 
-    >>> settings("students").DISTIL["paper"].epochs
-    3
-    """
+        >>> settings("students").DISTIL["paper"].epochs
+        3"""
     is_paper = name in find_papers()
     place = FOLDER / name / "settings.toml" if is_paper else FOLDER / f"{name}.toml"
     tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
@@ -73,7 +71,7 @@ def settings(name: str) -> SimpleNamespace:
 
 FOLDER = Path(__file__).parent
 S = settings("grids")
-# These are the tables of grids.toml, which says what each is.
+# Tables of grids.toml, which describes each.
 DRAWN: tuple[str, ...] = S.DRAWN
 SECOND: str = S.SECOND
 STEPS: int = S.STEPS
@@ -91,11 +89,11 @@ TOY: Json = S.TOY
 LEARNING: Json = S.LEARNING
 
 
-# All runs have this device: "" is the CPU, "cuda" a GPU.
+# Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# Each has its name, the source of its tasks (lib.data), a line about it for pages, and
-# Numerics.
+# {name: profile}, with its name, the source of its tasks (lib.data), a line about it
+# for pages, and Numerics.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
@@ -104,24 +102,25 @@ PROFILES = {
 }
 
 Value = TypeVar("Value")
-# A Json is of a finished Spec.
+# Json is for the options of a finished Spec.
 Options = TypeVar("Options", Train, Importance, Json)
 
-# A training does this share of the FLOPs of a product of matrices, and each step takes
-# so many seconds more. By 240 steps of 32 rows of a BERT of 2 layers of 384: 4,628 GFLOP
-# in 81 seconds of a core, of which the product does 91 GFLOP a second.
+# Speed of a training: its share of the FLOP rate of a matrix product, and the extra
+# seconds of a step. Measured by 240 steps of 32 rows of a BERT of 2 layers of 384:
+# 4,628 GFLOP in 81 seconds of a core that does 91 GFLOP a second by a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
-# Rows of a reader are cut at so many tokens at least.
+# Least number of tokens at which a reader may cut rows.
 SHORTEST = 8
+# Parameters of notebooks and commands that name a profile.
 PARAMETERS = (
     "profile",
     "data",
     "model",
-)  # Notebooks and commands have these parameters.
+)
 
 
 def profile_of(name: str) -> SimpleNamespace:
-    """Return the profile of a name. Raises Refused naming the nearest one."""
+    """Return the profile of a name. Raises Refused with the nearest name."""
     check_name("profile", name, PROFILES)
     return PROFILES[name]
 
@@ -129,8 +128,8 @@ def profile_of(name: str) -> SimpleNamespace:
 def checkpoint(name: str) -> Spec:
     """Return the Spec of a published checkpoint.
 
-    Its seed is pinned, because all replicates start from it.
-    """
+    Its seed is fixed, because all seeds start from it. Raises Refused for an unknown
+    name."""
     check_name("checkpoint", name, models.HUB)
     return Spec(
         "checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0
@@ -138,10 +137,9 @@ def checkpoint(name: str) -> Spec:
 
 
 def encoder_families(name: str) -> tuple[str, ...]:
-    """Return the kinds of encoder that a profile has.
+    """Return the families of encoders that a profile has, such as ("bert", "roberta").
 
-    A reader's model is of one kind. A family that no paper has stands for a BERT.
-    """
+    A reader's model is of one family. One that no paper has counts as a BERT."""
     if folder := reader_part(name, "model"):
         kind = shape_of(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
@@ -149,15 +147,15 @@ def encoder_families(name: str) -> tuple[str, ...]:
 
 
 def name_encoder(name: str) -> str:
-    """Return what texts call the encoder of a profile, such as MiniLM."""
+    """Return the name of a profile's encoder in texts, such as MiniLM."""
     return CALLED.get(name, f"the encoder of {name}")
 
 
 def backbone(name: str, family: str = "bert") -> Spec:
-    """Return the Spec of the encoder that a profile's models of a kind start from.
+    """Return the Spec of the encoder that a profile's models of a family start from.
 
-    A reader's model stands for every kind. Raises Refused for a kind that the profile
-    does not have."""
+    A reader's model replaces that of every family. Raises Refused for a family that the
+    profile does not have."""
     if folder := reader_part(name, "model"):
         return Spec(
             "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
@@ -167,25 +165,25 @@ def backbone(name: str, family: str = "bert") -> Spec:
 
 
 def start_checkpoint(profile: str, name: str) -> Spec:
-    """Return the Spec of a published checkpoint, or of the reader's model in its
-    place."""
+    """Return the Spec of a published checkpoint, or of the reader's model instead."""
     return backbone(profile) if reader_part(profile, "model") else checkpoint(name)
 
 
 def toy_backbone() -> Spec:
-    """Return the Spec of the small encoder, pre-trained on generated text."""
+    """Return the Spec of toy's encoder, pre-trained on generated text."""
     args = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
     return Spec("pretrain", TOY | args, seed=0)
 
 
 def untrained_spec() -> Spec:
-    """Return the Spec of the small encoder with random weights."""
+    """Return the Spec of toy's encoder with random weights."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def shape(name: str, family: str = "bert") -> Shape:
-    """Return the Shape of the encoder of a profile and a kind, as cost formulas take
-    it."""
+    """Return the Shape of a profile's encoder, for cost formulas.
+
+    Raises Refused for a family that the profile does not have."""
     if folder := reader_part(name, "model"):
         return shape_of(folder)
     check_name(f"kind of encoder in profile {name!r}", family, encoder_families(name))
@@ -205,7 +203,7 @@ class ReaderProfile(str):
     data: a file of the reader (lib.data.own), or "". model: the full path of a folder,
     or "". length: the number of tokens at which rows of the data are cut; 0 takes the
     profile's. Raises Refused for data without a model at toy, for a length without
-    data, and for one that the encoder cannot read."""
+    data, and for a length that the encoder cannot read."""
 
     data: str
     model: str
@@ -238,13 +236,12 @@ class ReaderProfile(str):
 
     @property
     def task(self) -> str:
-        """Return what tables call the reader's task, or "" where the tasks are the
-        profile's."""
+        """Return the title of the reader's task, or "" for the profile's tasks."""
         return own.title(self.data) if self.data else ""
 
     @property
     def encoder(self) -> Path | None:
-        """Return the folder of the encoder, where one is at hand."""
+        """Return the folder of the encoder, None where it is not on this machine."""
         names = CHECKPOINTS.get(self[:], {})
         if self.model or not names:
             return Path(self.model) if self.model else None
@@ -259,8 +256,9 @@ class ReaderProfile(str):
 
     @property
     def feed(self) -> Feed | None:
-        """Return what the encoder is given of the reader's rows; None without rows, and
-        where no tokenizer is at hand."""
+        """Return a Feed: how the encoder's tokenizer cuts and reads the reader's rows.
+
+        It is None without rows of a reader, or without a tokenizer on this machine."""
         if not (self.data and self.encoder):
             return None
         reading = own.read_line(self.data)
@@ -269,15 +267,14 @@ class ReaderProfile(str):
 
     @property
     def cautions(self) -> list[str]:
-        """Return sentences on the reader's rows that belong beside any advice."""
+        """Return sentences that warn of the reader's rows, for beside any advice."""
         lines = [*own.read_line(self.data).cautions] if self.data else []
         return lines + ([self.feed.line] if self.feed and self.feed.is_poor else [])
 
     def about(self) -> list[str]:
-        """Return sentences for a page on what is the reader's.
+        """Return sentences for a page on the reader's data and model.
 
-        The first one is for captions.
-        """
+        The first one also stands in captions."""
         parts = [f"data: {self.task}"] * bool(self.data)
         parts += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(parts)}."]
@@ -297,7 +294,7 @@ class ReaderProfile(str):
 def reader_profile(
     profile: str, data: str = "", model: str = "", length: int = 0
 ) -> str:
-    """Return the profile's name, as an `ReaderProfile` where data, model or length are
+    """Return the profile's name, as a `ReaderProfile` if data, model or length are
     given."""
     is_own = data or model or length
     return ReaderProfile(profile, data, model, length) if is_own else profile
@@ -309,16 +306,16 @@ def length_limit(profile: str) -> int:
 
 
 def profile_of_values(values: Mapping[str, Any]) -> str:
-    """Return the profile's name that the parameters of a notebook mean.
+    """Return the profile's name from the parameters of a notebook.
 
-    values: {parameter: value}. A notebook without `data` may use `model` for something
-    else, so its profile alone counts."""
+    values: {parameter: value}. In a notebook without `data`, `model` may mean something
+    else, so only the profile counts."""
     parameters = (*PARAMETERS, "length") if "data" in values else PARAMETERS[:1]
     return reader_profile(**{n: values[n] for n in parameters if n in values})
 
 
 def values(profile: str) -> dict[str, Any]:
-    """Return the parameters of a notebook that mean a profile's name."""
+    """Return {parameter: value} of a notebook that stand for a profile's name."""
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
     reader_parts = {name: reader_part(profile, name) for name in PARAMETERS[1:]}
@@ -327,7 +324,7 @@ def values(profile: str) -> dict[str, Any]:
 
 
 def words(profile: str) -> list[str]:
-    """Return the words of a command that mean a profile's name."""
+    """Return the options of a command that stand for a profile's name."""
     return [
         f"--{name} {shlex.quote(str(value))}"
         for name, value in values(profile).items()
@@ -336,19 +333,19 @@ def words(profile: str) -> list[str]:
 
 
 def reader_part(profile: str, what: str) -> str:
-    """Return the reader's `data`, `model` or `task` behind a profile's name, or ""
-    without one."""
+    """Return the reader's `data`, `model` or `task` of a profile's name, or ""."""
     return getattr(profile, what, "")
 
 
 def own_lines(profile: str) -> list[str]:
-    """Return sentences on the reader's data and model; none without them."""
+    """Return sentences on the reader's data and model; [] without them."""
     return profile.about() if isinstance(profile, ReaderProfile) else []
 
 
 def own_digests(profile: str) -> list[str]:
-    """Return the digests of the reader's data, test rows and model, each "" where it is
-    not given."""
+    """Return the digests of the reader's data, model and test rows.
+
+    The first two are "" where they are not given."""
     name, model = (reader_part(profile, what) for what in PARAMETERS[1:])
     digests = [
         name and data.find_local_rows("own", name)[0],
@@ -359,7 +356,7 @@ def own_digests(profile: str) -> list[str]:
 
 
 def cautions(profile: str) -> list[str]:
-    """Return sentences on the reader's rows that belong beside any advice."""
+    """Return sentences that warn of the reader's rows; [] without such rows."""
     return profile.cautions if isinstance(profile, ReaderProfile) else []
 
 
@@ -368,8 +365,8 @@ def own_rows(
 ) -> tuple[int, int]:
     """Return (training rows, held-out rows) of a reader's task.
 
-    Each is what the arguments say, or as many as there are. At most a fifth of the
-    training rows is held out."""
+    `rows` and `held_out` are the wanted numbers. At most a fifth of the training rows
+    is held out."""
     available, most = len(data.splits("own", name)["train"]), MOST[profile]
     held_out = min(held_out, available // 5)
     return min(
@@ -378,19 +375,18 @@ def own_rows(
 
 
 LABELS = Targets("hard")
-# Every training has these settings.
+# Settings of every training, under their printed names.
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def tasks(
     profile: str, chosen: Sequence[str] = (), *, by_profile: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
-    """Return the tasks of a page: the chosen ones, or a profile's own.
+    """Return the tasks of a page: the chosen ones, or those of the profile.
 
-    by_profile: {profile: tasks}. A page takes tasks of the same kinds as these: of
-    GLUE, of SQuAD, of SentEval. A reader's data are one task, and stand for all. Raises
-    Refused, naming the nearest, for a profile that is not among them and for another
-    task."""
+    by_profile: {profile: tasks}. A page takes all tasks of the same kind: of GLUE, of
+    SQuAD, of SentEval. A reader's data are a single task in place of all. Raises
+    Refused, with the nearest name, for an unknown profile or task."""
     check_name("profile", profile, by_profile)
     if title := reader_part(profile, "task"):
         for name in chosen:
@@ -406,10 +402,10 @@ def tasks(
 def seeds(
     profile: str, chosen: Sequence[int] = (), *, by_profile: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
-    """Return the seeds of a page: the chosen ones, or a profile's own.
+    """Return the seeds of a page: the chosen ones, or those of the profile.
 
-    by_profile: {profile: seeds}. Raises Refused, naming the nearest, for a profile that
-    it lacks."""
+    by_profile: {profile: seeds}. Raises Refused, with the nearest name, for a profile
+    without seeds."""
     check_name("profile", profile, by_profile)
     return tuple(chosen) or tuple(by_profile[profile])
 
@@ -419,18 +415,17 @@ def pick_values(
 ) -> dict[str, Value]:
     """Return {label: value} of the chosen labels, or of all.
 
-    what: what a label names, for the message. Raises Refused naming the nearest label.
-    """
+    what: the noun of a label in messages. Raises Refused with the nearest label."""
     for name in chosen:
         check_name(what, name, options)
     return {name: options[name] for name in options if name in (chosen or options)}
 
 
 def source(profile: str, task: str) -> str:
-    """Return where a task's rows come from.
+    """Return the source of a task's rows at a profile, as lib.data names it.
 
-    They are generated sentences at toy, else GLUE, SQuAD or, for probing, SentEval at
-    paper, for which a treebank stands in elsewhere."""
+    At toy they are generated sentences. Elsewhere it is GLUE or SQuAD. Probing tasks
+    come from SentEval at paper, and from a treebank at mini and base."""
     task_source = profile_of(profile).source
     if task_source == "toy" or task in GLUE:
         return task_source
@@ -440,7 +435,7 @@ def source(profile: str, task: str) -> str:
 
 
 def dataset(profile: str, task: str) -> Json:
-    """Return the descriptor of a task's rows at a profile."""
+    """Return the descriptor of a task's rows at a profile (lib.data.describe)."""
     return describe_data(profile, task, ROWS[profile].get(task), HELD_OUT[profile])
 
 
@@ -452,14 +447,12 @@ def describe_data(
     judged: bool = True,
     **more: Any,
 ) -> Json:
-    """Return the descriptor of training rows of a task, and of its unseen rows at a
-    profile.
+    """Return the descriptor of a task's training rows, and of its unseen rows.
 
-    rows: the number of training rows. held_out: how many of these score candidates.
-    judged: whether unseen rows are added; they do not depend on the number of training
-    rows. more: other arguments of `lib.data.describe`. A reader's rows are as many as
-    there are, and none of them is unseen. At the profiles in DRAWN the seed of a run
-    draws its rows, and a task with fewer has all."""
+    rows: the number of training rows. held_out: the number of further rows that score
+    candidates. judged: whether to add unseen rows, which do not depend on the training
+    rows. more: other arguments of `lib.data.describe`. A reader's data have no unseen
+    rows. At the profiles in DRAWN the seed of a run draws its training rows."""
     if name := reader_part(profile, "data"):
         counts = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *counts, **more)
@@ -468,9 +461,8 @@ def describe_data(
     if profile in DRAWN:
         more["drawn"] = True
         pool = data.describe(*place, **more)["drawn"]["rows"]
-        rows = min(
-            rows or pool, pool - held_out
-        )  # A task with fewer rows has all of them.
+        # A task with fewer rows has all of them.
+        rows = min(rows or pool, pool - held_out)
     return data.describe(*place, rows, held_out, **more)
 
 
@@ -505,10 +497,10 @@ def span_of_reader(profile: str) -> Span | None:
 
 
 def adapt_options(profile: str, options: Options) -> Options:
-    """Return settings of a training or a ranking as a reader's rows need them.
+    """Return the settings of a training or a ranking, adapted to a reader's rows.
 
-    Rows are cut at the reader's length. If they are few, a training has so many epochs
-    that it has at least STEPS steps."""
+    Rows are cut at the reader's length. A training on few rows has more epochs, so that
+    it has at least STEPS steps."""
     if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
         return options
     if profile.length:
@@ -522,8 +514,9 @@ def adapt_options(profile: str, options: Options) -> Options:
 
 
 def measure_pace() -> float:
-    """Return the FLOPs that one core does in a second of its own, by a product of
-    matrices; other work on the machine does not count."""
+    """Return the FLOPs per second of one core, measured by a matrix product.
+
+    The clock counts this thread's own seconds, so other work does not change it."""
     matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
@@ -532,8 +525,9 @@ def measure_pace() -> float:
 
 
 def estimate_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
-    """Return the seconds of a core that trainings on a reader's rows take, by the FLOPs
-    of the whole model: a step is three times its forward pass."""
+    """Return the core-seconds of trainings on a reader's rows.
+
+    They follow from the FLOPs of the whole model: a step costs three forward passes."""
     encoder, tokens, reads = shape(profile), length_limit(profile), None
     if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
         tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
@@ -549,10 +543,9 @@ def estimate_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
 
 
 def latency_arguments(runs: int, length: int, batch: int) -> Json:
-    """Return arguments of step latency beside its models, for one thread.
+    """Return arguments of the step `latency`, for one thread.
 
-    runs: turns. length: tokens of a row. batch: rows of a pass.
-    """
+    runs: number of timed passes. length: tokens of a row. batch: rows of a pass."""
     numerics = profile_of("toy").numerics
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
@@ -560,7 +553,7 @@ def latency_arguments(runs: int, length: int, batch: int) -> Json:
 def span_settings(
     profile: str, task: str, spans: Mapping[str, Span] = SPAN
 ) -> Span | None:
-    """Return how the passages of a task of spans are cut; None for other tasks."""
+    """Return how the passages of a question-answering task are cut; None for others."""
     return spans[profile] if task in SQUAD else span_of_reader(profile)
 
 
@@ -573,20 +566,20 @@ def teacher(
 ) -> Spec:
     """Return the Spec of the fine-tuned whole model.
 
-    It is the teacher and the start of many students, and the plain row of most tables.
-    train: a paper's settings. spans: as in `common_arguments`."""
+    It is the teacher and the start of many students, and the baseline of most tables.
+    train: settings of a paper other than the profile's. spans: as in
+    `common_arguments`."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone(profile, family)}
     return Spec("finetune", common_arguments(profile, task, spans=spans, **args), start)
 
 
 def augmentation(profile: str, task: str, rows: Json | None = None) -> Spec:
-    """Return the Spec of training rows, and of others beside them in which a BERT
-    replaced words.
+    """Return the Spec of augmented rows: training rows, and copies with replaced words.
 
-    TinyBERT's code does it so. The small scales make one new sentence of each. They are
-    data, made once for all seeds; at the profiles in DRAWN each seed makes those of its
-    rows. rows: descriptor of rows other than the profile's."""
+    The words come from a BERT, as in TinyBERT's code. Outside paper each row has one
+    copy. One augmentation serves all seeds; at the profiles in DRAWN each seed augments
+    its own rows. rows: descriptor of rows other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common_arguments(profile, task, rows, augment=options)
@@ -599,8 +592,8 @@ def metrics(
 ) -> dict[str, tuple[Column, ...]]:
     """Return {task: its columns (lib.stats.compare.Column)} for a table of scores.
 
-    They are the columns that the paper prints, and the first metric of other tasks. At
-    mini and base each task counts once, by its first column."""
+    A task has the columns that the paper prints, or else its first metric. At mini and
+    base each task counts once, by its first column."""
     if name := reader_part(profile, "data"):
         title = reader_part(profile, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
@@ -623,11 +616,10 @@ def metrics(
 
 
 def searches_behind(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the searches and draws behind some networks, each with that
-    Spec.
+    """Return the rows of the searches and random draws behind some networks.
 
-    A network is trained from a `start` that was cut to what its input `search` found.
-    The rows have the labels of their networks."""
+    A network is trained from a `start` that was cut to the architecture of its input
+    `search`. The new rows have the labels of their networks."""
     return [
         row.with_spec(search)
         for row in rows
@@ -637,10 +629,10 @@ def searches_behind(rows: Iterable[Row]) -> list[Row]:
 
 
 def distillations_behind(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the distillations behind some students, each with that Spec.
+    """Return the rows of the distillations behind some students.
 
-    They have the labels of their students, and no score: measures read how far a
-    distillation has come."""
+    They have the labels of their students, and no score. Measures such as the distance
+    to the teacher read them."""
     return [
         row.with_spec(first)
         for row in rows

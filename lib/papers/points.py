@@ -1,9 +1,9 @@
-"""This module has what a point of the frontier is made of: a method, and its students.
+"""This module defines a method of the frontier, and the students that it makes.
 
-Each paper names its points in its `frontier.py`, and `lib.papers.frontier` collects
-them. All students have one teacher, and the same rows, epochs and seeds. They have two
-stages, as those of `lib.papers.students`: they match the teacher's states, then learn
-the labels. Methods that train in another way have as many epochs. The module is free of
+Each paper names its methods in its `frontier.py`, and `lib.papers.frontier` collects
+them. All students have one teacher, and the same rows, epochs and seeds. They have the
+two stages of `lib.papers.students`: they match the teacher's states, then learn the
+labels. A method with a training of its own has as many epochs. The module is free of
 torch."""
 
 from collections.abc import Callable, Mapping
@@ -14,30 +14,34 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.papers import grids, students
 
-TOKENS = 128  # FLOPs are counted for a sentence of so many tokens.
-Make = Callable[[str, str, int], Spec]  # It is f(profile name, task, m) -> Spec.
+TOKENS = 128  # Tokens of the sentence for which FLOPs are counted.
+# f(profile name, task, m of 12) -> Spec of a student.
+Make = Callable[[str, str, int], Spec]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A Method is a method of the frontier, with a point at each budget."""
+    """A Method is a method of the frontier, with a point at each budget.
 
-    kind: str  # It is "whole", "paper", "control" or "combination".
+    A budget is a share m/12 of the whole model's FLOPs."""
+
+    kind: str  # "whole", "paper", "control" or "combination".
     make: Make
-    # Each layer keeps a "width", "all" of it, or what a search "found". Another name is
-    # that of a module of lib.methods, or of a network with `flops` of its own.
+    # Parts that each layer keeps: a "width", "all", or the "found" result of a search.
+    # Any other name is a module of lib.methods, or a network with its own `flops`.
     keeps: str = "width"
-    once: bool = False  # The method has one point instead of one at each budget.
-    flops: Callable[[str], int] | None = None  # It is f(profile) -> FLOPs of the model.
-    added: Callable[[str], int] | None = None  # So many FLOPs come to what is kept.
-    # It is f(profile) -> the least share of the whole model's FLOPs that is reached.
+    once: bool = False  # Whether it has a single point instead of one at each budget.
+    flops: Callable[[str], int] | None = None  # f(profile) -> FLOPs of the model.
+    # f(profile) -> FLOPs added to the kept parts.
+    added: Callable[[str], int] | None = None
+    # f(profile) -> least share of the whole model's FLOPs that it can reach.
     least: Callable[[str], float] | None = None
 
 
 def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
-    """Return the Spec of a student by the two stages.
+    """Return the Spec of a student that is trained in two stages.
 
-    surgery: operations that make it out of the teacher. inputs: other inputs of the
+    surgery: operations that make it from the teacher. inputs: further inputs of the
     first stage."""
     last = students.student(profile, task, students.HEADS)
     first = last.inputs["start"]
@@ -49,7 +53,7 @@ def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
 
 
 def add_epochs(settings: Mapping[str, Train], profile: str) -> Train:
-    """Return the Train with the epochs of both stages, for a method that has one
+    """Return a Train with the epochs of both stages, for a method with a single
     stage."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
     epochs = (grids.adapt_options(profile, train).epochs for train in both)
@@ -59,15 +63,16 @@ def add_epochs(settings: Mapping[str, Train], profile: str) -> Train:
 def network(
     profile: str, task: str, m: int, find: Make, surgery: tuple[Json, ...] = ()
 ) -> Spec:
-    """Return the Spec of a student that keeps what a search finds.
+    """Return the Spec of a student with the architecture that a search finds.
 
-    find: the Spec of the search. surgery: operations after the cut."""
+    find: function that gives the Spec of the search. surgery: operations after the
+    cut."""
     search = find(profile, task, m)
     return student(profile, task, {"op": "keep"}, *surgery, search=search)
 
 
 def quantised_spec(profile: str, task: str, m: int, make: Make) -> Spec:
-    """Return the Spec of a finished model in int8."""
+    """Return the Spec of a trained model whose weights become int8."""
     model = make(profile, task, m)
     args = grids.common_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

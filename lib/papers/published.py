@@ -1,8 +1,7 @@
 """This module reads the papers' printed numbers, committed under `data/published/`.
 
-Cells are what the paper prints. `corrections.csv` of a paper lists the few that were
-corrected in transcription, and the printed averages that do not recompute. The module
-is free of torch."""
+A paper's `corrections.csv` lists the few cells that were corrected in transcription,
+and the printed averages that do not recompute. The module is free of torch."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PrintedNumber(float):
-    """A PrintedNumber is a number that is shown with the digits that are printed: 1.239,
+    """A PrintedNumber is a float that is shown with its printed digits: 1.239,
     0.040."""
 
     text: str
@@ -32,7 +31,7 @@ class PrintedNumber(float):
         return self
 
     def points(self) -> str:
-        """Return a share in points, as text of all its digits: 0.0211 is 2.11."""
+        """Return a share as text in points, with all its digits: 0.0211 is "2.11"."""
         return f"{Decimal(self.text).scaleb(2):f}"
 
     def __repr__(self) -> str:
@@ -53,32 +52,31 @@ def _file(paper: str, name: str) -> Path:
 
 
 def _read(paper: str, name: str) -> list[dict[str, str]]:
-    """Return the rows of a file."""
+    """Return the rows of a printed table as text.
+
+    Raises Refused for a paper or a table that does not exist."""
     return disk.read_csv(_file(paper, name))
 
 
 def table(paper: str, name: str, **options: Any) -> pd.DataFrame:
-    """Return one printed table, one row for each of its rows, with columns named as
-    printed.
+    """Return a printed table, with its rows and its column names as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such
     as "3/12" stays text. options: arguments of `pandas.read_csv`. Raises Refused for a
     paper or a table that does not exist.
 
-    >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
-    np.float64(80.3)
-    """
+        >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
+        np.float64(80.3)"""
     import pandas as pd
 
-    _read(paper, name)  # It tells a damaged file by its name.
+    _read(paper, name)  # Raises an error that names the file, if it is damaged.
     return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
 def read_rows(paper: str, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a printed table as dicts, as a reader should see them.
+    """Return the rows of a printed table as dicts, with numbers as a reader sees them.
 
-    Numbers are `PrintedNumber`, and compute as numbers do.
-    """
+    Numbers are `PrintedNumber`, which compute as floats do."""
 
     def cell(text: str) -> float | str:
         try:
@@ -92,7 +90,7 @@ def read_rows(paper: str, name: str) -> list[dict[str, Any]]:
 
 
 def printed(paper: str, name: str) -> pd.DataFrame:
-    """Return the rows of `read_rows` as a frame."""
+    """Return the rows of `read_rows` as a DataFrame."""
     import pandas as pd
 
     return pd.DataFrame(read_rows(paper, name), dtype=object)
@@ -106,13 +104,13 @@ def rows(
     rename: Callable[[Any], str] = str,
     columns: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a published table as a part of a page's table: {row: {("published",
+    """Return a printed table in the form of a page's table: {row: {("published",
     column): value}}.
 
     label: the column that names the rows, or a list of such columns. rename: f(name of
-    a row) -> its name on the page. widths: only rows of these kept heads count, named
-    (m, row); a table without a column `m` is all at 1/12. columns: {printed column: its
-    name on the page}; an average is "average" everywhere."""
+    a row) -> its name on the page. widths: only rows with these numbers of kept heads
+    are returned, named (m, row); a table without a column `m` is all at 1/12. columns:
+    {printed column: its name on the page}; an average is "average" everywhere."""
     columns, by_row = dict(columns), {}
     for row in read_rows(paper, name):
         key = rename(
@@ -143,10 +141,10 @@ def printed_gaps(
     widths: Container[int],
     rename: Callable[[Any], str] = str,
 ) -> dict[str, float]:
-    """Return by how much one row of a published table is printed above each other row.
+    """Return {"row, 3/12, column": points}: one printed row minus each other row.
 
-    It is {"row, 3/12, column": points}. method: the name of that row. The other
-    arguments are those of `rows`."""
+    method: the name of the row that the others are subtracted from. The other arguments
+    are those of `rows`."""
     every, points = rows(paper, name, label, widths, rename), {}
     for width, row in every:
         base = every.get((width, method), {})
@@ -161,10 +159,9 @@ def printed_gaps(
 def _select_places(
     paper: str, name: str, places: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Return the rows of `corrections.csv` or `misses.csv` of these places, or all.
+    """Return the rows of `corrections.csv` or `misses.csv` for these places, or all.
 
-    Raises Refused for a place that has none.
-    """
+    A place is such as "table03". Raises Refused for a place without a row."""
     rows = _read(paper, name)
     known_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places:
@@ -177,20 +174,19 @@ def _select_places(
 
 
 def read_misses(paper: str, *places: str) -> list[dict[str, str]]:
-    """Return the printed values of these places, or of all, that no arithmetic gives.
+    """Return the rows of `misses.csv`: printed values that no arithmetic gives.
 
-    They stand in `misses.csv`. Each is a dict with the keys table, row, column,
-    printed, computed and reason. Raises Refused for a place that has none."""
+    They are those of these places, or all. Each is a dict with the keys table, row,
+    column, printed, computed and reason. Raises Refused for a place without a row."""
     return _select_places(paper, "misses", places)
 
 
 def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
-    """Return what each profile does differently from a paper: {profile: sentences}, for
-    the pages.
+    """Return {profile: sentences} on what a profile does differently from a paper.
 
-    They stand in `deviations.toml` of the paper, in the table `part`. The sentences of
-    all papers, in the file of the same name one folder above, join those of "pages".
-    """
+    They are in `deviations.toml` of the paper, in the table `part`. The part "pages"
+    also has the sentences on all papers, from the file of the same name one folder
+    above."""
     files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
     tables = [
         disk.read_toml(folder / "deviations.toml")[name] for folder, name in files
@@ -206,10 +202,10 @@ def deviations(paper: str, part: str = "pages") -> dict[str, list[str]]:
 
 
 def corrections(paper: str, *places: str) -> list[str]:
-    """Return lines for a page: what `corrections.csv` says of cells of these places.
+    """Return sentences on the corrected cells of some places, from `corrections.csv`.
 
-    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for one that has
-    none."""
+    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for a place
+    without a row."""
     sentences = []
     for row in _select_places(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))

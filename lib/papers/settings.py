@@ -1,4 +1,4 @@
-"""This module compares printed settings with those of the Specs, for the pages of all
+"""This module compares printed settings with those of our Specs, for the pages of all
 papers."""
 
 from collections.abc import Hashable, Mapping
@@ -10,10 +10,9 @@ PRINTED, NONE = "published", "–"
 
 
 def text(value: Any) -> str:
-    """Return a value as text in one form.
+    """Return a setting as text in one form, so that equal settings have equal text.
 
-    So 3e-5 and 0.00003 are alike, and True is Y.
-    """
+    3e-5 and 0.00003 are alike, and True is Y."""
     try:
         return "NY"[value] if isinstance(value, bool) else f"{float(value):g}"
     except (TypeError, ValueError):
@@ -23,10 +22,10 @@ def text(value: Any) -> str:
 def join_settings(
     printed: pd.DataFrame, ours: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """Return a table of text with columns (source, column), those of `printed` first.
+    """Return a table of text: printed settings, then ours, in columns (source, column).
 
     printed: a frame with one row for each setting. ours: {(source, column of
-    `printed`): {row: value}}; a dash stands where there is none."""
+    `printed`): {row: value}}; a missing value is a dash."""
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {(PRINTED, column): printed[column].map(text) for column in printed}
     for key, values in ours.items():
@@ -35,11 +34,10 @@ def join_settings(
 
 
 def find_differences(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of `join_settings` as bool: where a source has another value than the
-    paper."""
+    """Return a bool frame: where a cell of `join_settings` differs from the print."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 
 def mark_differences(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `join_settings` with a mark behind what differs."""
+    """Return a table of `join_settings` with the mark ≠ behind each differing cell."""
     return table.mask(find_differences(table), table + " ≠")

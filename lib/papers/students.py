@@ -1,9 +1,9 @@
-"""This module has students of a fine-tuned model: cut to a width, distilled,
+"""This module makes students of a fine-tuned model: cut to a width, distilled, then
 fine-tuned.
 
-It is the procedure of DynaBERT (Hou et al. 2020), which GhostBERT takes for its models
-and for the pruned ones beside them (section 2.3). The frontier makes its students by it
-as well, so it belongs to no paper. The module is free of torch."""
+It is the procedure of DynaBERT (Hou et al. 2020). GhostBERT uses it for its models and
+for the pruned baselines beside them (section 2.3), and so does the frontier. So it
+belongs to no paper. The module is free of torch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,27 +17,27 @@ from lib.papers.grids import LABELS, common_arguments, shape, teacher
 from lib.stats import cost
 
 S = grids.settings("students")
-# These are the tables of students.toml, which says what each is.
+# Tables of students.toml, which describes each.
 DISTIL: dict[str, Train] = S.DISTIL
 FINETUNE: dict[str, Train] = S.FINETUNE
 IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
 AUGMENTED: dict[str, bool] = S.AUGMENTED
 CACHED: dict[str, bool] = S.CACHED
 LONG: tuple[str, ...] = S.LONG
-HEADS = 12  # A width is a whole number M of kept heads, of 12 (ELECTRA-small has 4).
+# Parts of a whole width. A width is m kept heads of these 12 (ELECTRA-small has 4).
+HEADS = 12
 
 
 def parts(family: str = "bert") -> int:
-    """Return how many parts a whole width has: the heads of the paper's model of a
-    kind."""
+    """Return the number of parts of a whole width: the heads of the paper's model."""
     return shape("paper", family).heads
 
 
 def kept_heads(profile: str, m: int, family: str = "bert") -> int:
     """Return the number of heads that an encoder keeps at a width of m parts.
 
-    Raises Refused, naming the possible widths, where that is no whole number from 1 to
-    all, and where neurons do not split as heads do."""
+    Raises Refused, with the possible widths, where m parts are no whole number of
+    heads, or where the neurons cannot be split like the heads."""
     all_parts, encoder = parts(family), shape(profile, family)
     work = [
         width
@@ -53,10 +53,9 @@ def kept_heads(profile: str, m: int, family: str = "bert") -> int:
 
 
 def select_widths(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
-    """Return those of some widths that the heads of an encoder can have.
+    """Return those widths that are a whole number of an encoder's heads.
 
-    Raises Refused where there is none.
-    """
+    Raises Refused where there is none."""
     heads = shape(profile).heads
     possible_widths = tuple(m for m in widths if not m * heads % HEADS)
     return possible_widths or (kept_heads(profile, widths[0]),)
@@ -65,12 +64,11 @@ def select_widths(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
 def describe_cut(
     profile: str, task: str, m: int, ghosts: Ghost | None, family: str = "bert"
 ) -> tuple[list[Json], dict[str, Spec]]:
-    """Return (surgery, inputs) that make a student of a width of m parts out of a
-    fine-tuned teacher.
+    """Return (surgery, inputs) that cut a fine-tuned teacher to a width of m parts.
 
-    A width of all heads has no cut. What a ghost stands in for stays whole (section
-    4.2). Raises ValueError, before anything runs, for a width or ghosts that the
-    encoder cannot have."""
+    With `ghosts` the surgery adds them. A whole width has no cut. The projections that
+    a ghost replaces stay whole (section 4.2). Raises ValueError, before anything runs,
+    for a width or ghosts that the encoder cannot have."""
     heads, surgery = kept_heads(profile, m, family), []
     pruned = heads < shape(profile, family).heads
     inputs = {"teacher": teacher(profile, task, family)}
@@ -88,10 +86,9 @@ def describe_cut(
 
 
 def pad_rows(train: Train, tokens: int) -> Train:
-    """Return the settings with every row padded to one number of tokens.
+    """Return settings in which every row is padded to this number of tokens.
 
-    0 leaves the settings as they are.
-    """
+    0 leaves the settings as they are."""
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
@@ -105,12 +102,11 @@ def finetuned_spec(
     ghosts: bool = True,
     taps: float = 0.0,
 ) -> Spec:
-    """Return the Spec of the last stage (section 2.3): a model `start` learns from its
-    targets.
+    """Return the Spec of the last stage (section 2.3): fine-tuning of a model `start`.
 
-    These are the labels or, where the targets ask for them, the answers of the model
-    `taught_by`. ghosts: whether it has ghosts; without, it has no taps that could have
-    a rate of their own. taps: learning rate of the taps; 0 means the profile's."""
+    targets: the labels or, for other kinds, answers of the model `taught_by`. ghosts:
+    whether the model has ghosts. taps: learning rate of the ghosts' kernel weights; 0
+    means the profile's."""
     train = pad_rows(FINETUNE[profile], tokens)
     train = replace(train, taps=(taps or train.taps) if ghosts else 0.0)
     inputs = {"start": start} | (
@@ -133,7 +129,7 @@ def distillation(
 ) -> Train:
     """Return the settings of the distillation stage of a task.
 
-    times: multiple of the profile's epochs. A learning rate of 0 means the profile's.
+    lr: learning rate; 0 means the profile's. times: multiple of the profile's epochs.
     ghosts, taps: as in `finetuned_spec`."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
@@ -144,7 +140,7 @@ def distillation(
 def untrained_student(
     profile: str, task: str, heads: int, ghosts: Ghost | None, family: str = "bert"
 ) -> Spec:
-    """Return the Spec of a student before training: cut, with its ghosts as drawn."""
+    """Return the Spec of a student before training: cut, with untrained ghosts."""
     surgery, inputs = describe_cut(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
@@ -161,23 +157,22 @@ def student(
     times: int = 1,
     taps: float = 0.0,
 ) -> Spec:
-    """Return the Spec of a student: cut to `heads` kept heads, distilled, then
-    fine-tuned.
+    """Return the Spec of a student: cut, distilled, then fine-tuned (section 2.3).
 
-    See section 2.3. ghosts: its Ghost; None is the pruned baseline, made by the same
-    procedure. augmented: whether it is distilled on augmented rows; None means what the
-    profile does. targets: targets of the last stage. lr: learning rate of the
-    distillation; 0 means the profile's. times: multiple of its epochs. taps: learning
-    rate of the taps in both stages; 0 means the profile's."""
+    heads: parts of the width that are kept. ghosts: its Ghost; None gives the pruned
+    baseline, made by the same procedure. augmented: whether it is distilled on
+    augmented rows; None means the profile's choice. targets: targets of the last stage.
+    lr: learning rate of the distillation; 0 means the profile's. times: multiple of its
+    epochs. taps: learning rate of the ghosts' kernel weights in both stages; 0 means
+    the profile's."""
     surgery, inputs = describe_cut(profile, task, heads, ghosts, family)
     train = distillation(profile, task, lr, bool(ghosts), times, taps)
     tokens = ghosts.tokens if ghosts else 0
     if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile, task)
     elif CACHED[profile] and not tokens and not grids.span_of_reader(profile):
-        read = distillation(
-            profile, task, ghosts=False
-        )  # States do not depend on any rate.
+        # The teacher's states do not depend on learning rates, so all rates share them.
+        read = distillation(profile, task, ghosts=False)
         state_args = common_arguments(
             profile, task, train=read, distil=Distil(mask=True)
         )
@@ -201,12 +196,11 @@ def student_on_labels(
     family: str = "bert",
     lr: float = 0.0,
 ) -> Spec:
-    """Return the Spec of the control of a student: cut alike, it learns the labels in
-    both stages.
+    """Return the Spec of a control: a student that learns the labels in both stages.
 
-    Epochs, rates and steps are those of the student, so what the student has above it
-    is due to the teacher's states and not to longer training. The arguments are those
-    of `student`."""
+    Cut, epochs, rates and steps are those of the student. So what the student scores
+    above it is due to the teacher's states, and not to longer training. The arguments
+    are those of `student`."""
     train = distillation(profile, task, lr, bool(ghosts))
     start = untrained_student(profile, task, heads, ghosts, family)
     train = pad_rows(train, ghosts.tokens if ghosts else 0)

@@ -1,3 +1,3 @@
-"""This room makes pages of notebooks: it executes them, and writes HTML and light pages.
+"""This room makes pages of notebooks: it runs them and writes HTML and Markdown.
 
-It is free of torch."""
+The Markdown pages are the light ones, for a code host. The room is free of torch."""

@@ -1,4 +1,4 @@
-"""This module is what a notebook calls: it shows tables and figures and writes them as
+"""This module is what a notebook calls: it shows tables and figures, and writes them to
 files.
 
     page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
@@ -7,7 +7,7 @@ files.
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
-used, by which code and when. What has no run to show yet is a sentence instead.
+used, by which code and when. A table or figure without runs is replaced by a sentence.
 Experiments have folders of their own below `figures/scratch/`
 (lib.claims.notebook.folder_of_page)."""
 
@@ -64,17 +64,17 @@ if TYPE_CHECKING:
 ENVIRONMENT.filters["escaped"] = escape_text
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-# Names within an SVG file; those of a picture that is hidden serve no other picture.
+# Names in an SVG file. Pictures on one page need different ones, as a hidden picture
+# cannot serve another.
 SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
-# A page says by these words where a run comes from.
+# Origin of a run -> words of a page.
 MADE = {"run": "made here", "record": "recorded"}
 
 
 def display_text(markdown: str, html: str = "") -> None:
-    """Show text in Markdown. Light pages are made of it too (lib.report.builder).
+    """Show Markdown in the notebook; light pages have it too (lib.report.builder).
 
-    html: the same content, where a page can show more than Markdown can.
-    """
+    html: the same content for HTML pages, where Markdown is not enough."""
     forms = {"text/markdown": paths.scrub_paths(markdown), "text/html": html}
     if forms := {kind: text for kind, text in forms.items() if text}:
         display(forms, raw=True)
@@ -82,42 +82,41 @@ def display_text(markdown: str, html: str = "") -> None:
 
 @dataclass
 class Page:
-    """A Page is an open notebook: it holds the parameters, the runs used and the files
-    written."""
+    """A Page is an open notebook, with its parameters, used runs and written files."""
 
     id: str
     values: Json
     folder: Path
-    # These sentences say what makes the page an experiment.
+    # Sentences on what makes the page an experiment.
     differs: Sequence[str] = ()
-    # By its name, each run has how it was made, or the state that it is in.
+    # {name of a run: how it was made, or the state that it is in}
     used: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    noted: set[str] = field(default_factory=set)  # A remark stands once on a page.
-    # These sentences say what differences the page draws, of its own profile.
+    # Remarks that were shown; none is shown twice.
+    noted: set[str] = field(default_factory=set)
+    # Sentences on the differences that the page draws, at its own profile.
     sentences: list[str] = field(default_factory=list)
-    ends: str = ""  # It says between which scores the runs of the page lie.
+    ends: str = ""  # Sentence on the lowest and the highest score of the page's runs.
 
     @cached_property
     def scope(self) -> str:
-        """Return the profile as grids know it, with the reader's own data and model."""
+        """Return the profile for grids, with the reader's own data and model if any."""
         return grids.profile_of_values({"profile": "toy"} | self.values)
 
     @property
     def reader_lines(self) -> list[str]:
-        """Return sentences on the reader's own data and model; none where there are
-        none."""
+        """Return sentences on the reader's own data and model; [] without any."""
         return grids.own_lines(self.scope)
 
     def collect(self, rows: Sequence[Row], on_missing: str = "run") -> pd.DataFrame:
         """Return the rows of a grid with their results (lib.report.tables.collect).
 
-        Missing runs are made here, unless the page is made by a command, which made
-        them before. The page says why a run is still missing.
+        Missing runs are made here, unless a command makes the page: it made them
+        before. The page says why a run is still missing.
 
-        on_missing: "run", or "skip" to make no run and to say nothing of missing ones.
-        "make" makes them here in any case: what to make follows from other runs.
-        """
+        on_missing: "run"; "skip" to make no run and to report none as missing; or
+        "make" to make them here in any case, where which runs are needed depends on
+        other runs."""
         lost, specs = {}, [row.spec for row in rows]
         is_made = on_missing != "skip"
         if on_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
@@ -130,7 +129,7 @@ class Page:
                 lost = sweep.make_runs(specs)
         frame = collect(rows, lost=lost)
         if self.reader_lines and not is_made:
-            return frame  # Verdicts are off, so these runs do not count.
+            return frame  # A reader's page has no verdicts, so these runs do not count.
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
@@ -138,7 +137,7 @@ class Page:
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
-            elif is_made:  # What is only looked up is no part that is missing.
+            elif is_made:  # Runs that are only looked up do not count as missing.
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how
         self.used |= states
@@ -154,11 +153,11 @@ class Page:
         recorded: Callable[[], list[Row]] | Sequence[Row] = (),
         transform: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
-        """Return the runs of a grid (lib.report.tables.Runs).
+        """Return the runs of a grid (lib.report.tables.Runs), and make the missing
+        ones.
 
-        grid: rows, or a function that makes rows for a profile and the page's
-        parameters. Its runs are made where they are missing. Runs at mini are only
-        looked up: a function makes their rows too.
+        grid: rows, or a function from a profile and the page's parameters to rows. A
+        function also gives the rows at mini, whose runs are only looked up.
 
         recorded: rows at mini to look up, or a function without arguments that makes
         them, where `grid` is no function.
@@ -194,8 +193,8 @@ class Page:
     def rows_at_seeds(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
         """Return the rows of a grid at the planned seeds of the page's comparisons.
 
-        A reader who asks for seeds, or brings data or a model, gets what was asked for.
-        """
+        A reader who asks for seeds, or brings data or a model, gets the rows
+        unchanged."""
         is_asked = self.values.get("seeds") or self.reader_lines
         return rows if is_asked else add_planned_seeds(self.id, profile, rows)
 
@@ -206,18 +205,17 @@ class Page:
         name: str = "",
         index: str | list[str] | None = None,
     ) -> None:
-        """Show and write a table without its empty rows and columns; an empty table is
-        a sentence.
+        """Show and write a table without its empty rows and columns.
 
-        The file may have more columns than the page (`lib.report.tables.shape_for_reader`).
+        An empty table is replaced by a sentence. The file may have more columns than
+        the page (`lib.report.tables.shape_for_reader`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         levels.
 
         name: a word that tells several tables of one page apart.
 
-        index: the name of the rows, or a list with a name for each of their levels.
-        """
+        index: the name of the rows, or a list with a name for each of their levels."""
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
@@ -249,10 +247,10 @@ class Page:
         )
 
     def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
-        """Show remarks below a table or figure.
+        """Show remarks as a list, each once on a page.
 
-        mark: text before each remark. fold: the words under which the remarks are
-        folded away."""
+        mark: text before each remark. fold: title of a folded block for the remarks; ""
+        shows them openly."""
         lines = [line for line in dict.fromkeys(lines) if line not in self.noted]
         self.noted |= {*lines}
         text = "".join(f"- {escape_text(f'{mark}{line}')}\n" for line in lines)
@@ -265,11 +263,10 @@ class Page:
     def figure(
         self, figure: Figure, data: pd.DataFrame, name: str = "", exact: bool = False
     ) -> None:
-        """Show and write a figure and the data that it draws; without data it is a
-        sentence.
+        """Show and write a figure and its data; without data, show a sentence.
 
-        A line above a figure at toy says so, unless the figure shows what is exact at
-        any scale."""
+        A toy figure has a line that says so, unless it is `exact`: true at any
+        scale."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
@@ -298,7 +295,7 @@ class Page:
         show(figure, f"{stem}.png", svg)
 
     def live(self, figure: "Live") -> None:
-        """Show a figure of the live page; a light page has a sentence in its place."""
+        """Show a figure of the live page; a light page has a sentence instead."""
         if figure.traces:
             display_text(f"*{figure.title}: on the live page alone.*", figure.html)
 
@@ -309,10 +306,10 @@ class Page:
         label: str = "difference (points)",
         name: str = "",
     ) -> None:
-        """Show paired differences with what is printed (`lib.report.plot.forest`).
+        """Show paired differences as a forest plot with printed values (`plot.forest`).
 
-        What is not measured shows nothing, so no picture has printed numbers alone.
-        label: what is subtracted from what, and the unit in brackets."""
+        A comparison without an Estimate is left out, so no picture has printed numbers
+        alone. label: what is subtracted from what, and the unit in brackets."""
         data = plot.differences(estimates, printed)
         if len(data):
             self.note_differences(estimates, label.removesuffix(" (points)"))
@@ -321,8 +318,7 @@ class Page:
     def note_differences(
         self, estimates: Mapping[tuple[str, str], Estimate | None], what: str
     ) -> None:
-        """Note differences of the page's own profile, which answer where no claim
-        does."""
+        """Keep sentences on differences at the page's own profile, for its answer."""
         method, is_named, _ = what.partition(" minus another")
         start = f"{method} minus " if is_named else f"{what}, "
         start = start[:1].upper() + start[1:]
@@ -346,21 +342,21 @@ class Page:
         claims: Iterable[str] | None = None,
         answer: Iterable[str] = (),
     ) -> None:
-        """Show verdicts and deviations, and write where the page came from; it ends
-        each page.
+        """Show verdicts and deviations, and write the page's JSON. It ends each
+        notebook.
 
         The verdicts are on the claims that name the page (`lib.claims.judging`). On a
-        page at toy they rest on runs at mini. A page on a reader's own data or model
-        has no verdict, and says what is the reader's own instead.
+        toy page they rest on runs at mini. A page on a reader's own data or model has
+        no verdict, and names these data instead.
 
         checks: Verdicts on printed numbers that the page itself computes.
 
-        deviations: {profile: sentences} of each paper. Shown are the sentences of the
-        page's profile, and of the profile that verdicts rest on.
+        deviations: {profile: sentences} of each paper. Shown are those of the page's
+        profile, and of the profile that the verdicts rest on.
 
-        claims: the ids of the claims to judge instead.
+        claims: the ids of the claims to judge, in place of those that name the page.
 
-        answer: sentences on what the page answers, where its verdicts do not say it.
+        answer: sentences that answer the page's question, where its verdicts do not.
         They stand below its title, and a command ends with them."""
         names = source.list_page_claims(self.id) if claims is None else claims
         profile = self.scope[:]
@@ -403,10 +399,11 @@ class Page:
             site.write_index(self.scope[:])
 
     def answer(self, lines: list[str]) -> list[str]:
-        """Return the answer of the page; at toy a number of its own runs stands first.
+        """Return the answer of the page; a toy page begins with a number of its own
+        runs.
 
-        That is a difference that it draws, or else between which scores they lie.
-        lines: what the page answers, at toy by what is recorded at mini."""
+        That number is the first difference that it draws, or else the range of its
+        scores. lines: the answer so far, which a toy page takes from runs at mini."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
             nothing = f"No comparison of this page is measured at {self.scope}: {why}."
@@ -421,8 +418,10 @@ class Page:
 
 
 def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
-    """Return a sentence on the lowest and the highest score of a collected frame, with
-    the labels that tell the two apart; "" where fewer than two runs have a score."""
+    """Return a sentence on the lowest and the highest score of a collected frame.
+
+    It names the labels in which the two rows differ. It is "" for fewer than two
+    scores."""
     metric_of = grids.metrics(profile)
     if "task" not in frame:
         return ""
@@ -445,11 +444,9 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
 
 
 def write_caveats(runs: Runs) -> list[str]:
-    """Return sentences on recorded scores that a reader has to know beside all tables
-    of a page.
+    """Return sentences that warn of recorded scores on a page.
 
-    They are on seeds that are far from the others, and on a task that the untouched
-    encoder solves."""
+    They name seeds far from the others, and tasks that the untouched encoder solves."""
     lines = []
     for _, frame, profile in runs.frames:
         if str(profile) in source.SCALES and len(frame):
@@ -469,12 +466,11 @@ def write_caveats(runs: Runs) -> list[str]:
 def start(name: str, namespace: dict[str, Any]) -> Page:
     """Open the page of notebook `name` in its bootstrap cell.
 
-    The variable `profile` of the notebook becomes one with the reader's own data and
-    model, where the parameters name some. Raises Refused or TypeError for a parameter
-    that is misspelt, mistyped or impossible, also for one that papermill injected.
+    The notebook's variable `profile` gets the reader's own data and model, if the
+    parameters name some. Raises Refused or TypeError for a parameter that is misspelt,
+    mistyped or impossible, also for one that papermill injected.
 
-    namespace: the globals of the kernel.
-    """
+    namespace: the globals of the kernel."""
     plot.style()
     path = notebook.path_of_notebook(name)
     names = [
@@ -507,11 +503,10 @@ def draw_svg(figure: Figure) -> str:
 
 
 def show(figure: Figure, file: str = "", svg: str = "") -> None:
-    """Show a figure. It need not belong to a file, such as one that a reader's knobs
-    drive.
+    """Show a figure, with or without a file.
 
-    file: the name of the figure's PNG file, to which the light page links. svg: what
-    `draw_svg` returned, where it was called before."""
+    file: the name of the figure's PNG file, to which the light page links. svg: the
+    text from `draw_svg`, if it was called before."""
     light = f"![{escape_text(plot.figure_metadata(figure)['Title'])}]({file})" * bool(
         file
     )
@@ -519,7 +514,7 @@ def show(figure: Figure, file: str = "", svg: str = "") -> None:
 
 
 def draw_html(figure: Figure, svg: str = "") -> str:
-    """Return a figure as HTML, and close it; svg: what `draw_svg` returned."""
+    """Return a figure as HTML, and close it. svg: the text from `draw_svg`, if any."""
     svg = svg or draw_svg(figure)
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
@@ -532,15 +527,13 @@ def explore(
 ) -> None:
     """Show the figure that a function returns, with knobs for a reader in JupyterLab.
 
-    Elsewhere it is one picture: arguments have the function's own defaults, else the
-    first value of their knob. Nothing is shown where a knob has an empty list of
-    values.
+    Elsewhere it is one picture: an argument has the function's default, or else the
+    first value of its knob. Nothing is shown where a knob has an empty list of values.
 
-    ahead: a knob with a list of values. A page has the pictures of all of them, drawn
-    beforehand, and its reader chooses one without a kernel or a script.
+    ahead: a knob with a list of values. A page has one picture for each, drawn
+    beforehand, and its reader chooses without a kernel or a script.
 
-    knobs: what ipywidgets.interact takes, by the name of an argument.
-    """
+    knobs: arguments of ipywidgets.interact, by the function's argument."""
 
     @wraps(function)
     def shown(**values: Any) -> None:

@@ -1,7 +1,6 @@
-"""This module makes one page: papermill executes a notebook, which becomes HTML.
+"""This module makes one page: papermill runs a notebook, which becomes HTML.
 
-A standard page at mini is written in Markdown too.
-"""
+A standard page at mini is also written in Markdown."""
 
 from __future__ import annotations
 
@@ -33,31 +32,28 @@ from lib.report import equation, front, verdicts
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# Pages come from these files, and from their notebooks and runs.
+# Files that every page depends on, beside its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
-SHOWS = re.compile(
-    r"\bpage\.(table|figure|forest|live)\(|\(page\b"
-)  # Such code makes a table or a figure.
+# Matches code that makes a table or a figure.
+SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
 FOLD = "The code of the drawing"
-# Readers who hear a table are told what its heads belong to.
+# Attributes of table heads, for readers who hear a table.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
-# The contents of a page are its headings, and stand where its text begins.
+# Headings of a page, which become its list of contents.
 HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
 @cache
 def digest_code() -> str:
-    """Return the digest of the code, of the published numbers, and of what was
-    found."""
+    """Return the digest of the code, the published numbers and the written findings."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 @cache
 def read_shown_runs() -> dict[str, list[str]]:
-    """Return {page: names of the runs at mini that it shows}, as `runs.csv` has
-    them."""
+    """Return {page: names of the runs at mini that it shows}, from `runs.csv`."""
     run_names = defaultdict(list)
     for line in run_lines():
         run_names[line["page"]] += [line["run"]] * (line["profile"] == "mini")
@@ -79,20 +75,19 @@ def fingerprint(builder: PageBuilder, store: Store) -> str:
 
 @dataclass(eq=False)
 class PageBuilder:
-    """A PageBuilder is a page: it has its notebook, its folder, and how far it is."""
+    """A PageBuilder has the notebook, the folder and the state of one page."""
 
     path: Path
     folder: Path
-    # These sentences say what makes it an experiment.
+    # Sentences on what makes it an experiment.
     differs: Sequence[str] = ()
-    values: Json = field(default_factory=dict)  # It has the values of all parameters.
-    text: str = ""  # The notebook had this text as the command began.
-    grids: dict[str, list[Row]] = field(default_factory=dict)  # It is {variable: rows}.
-    left: set[Spec] = field(
-        default_factory=set
-    )  # The page waits for the runs of these Specs.
+    values: Json = field(default_factory=dict)  # Values of all parameters.
+    text: str = ""  # Text of the notebook when the command began.
+    grids: dict[str, list[Row]] = field(default_factory=dict)  # {variable: rows}
+    # Specs whose runs the page waits for.
+    left: set[Spec] = field(default_factory=set)
     failed: str = ""
-    tried: str = ""  # The page was made of this fingerprint last, or was to be.
+    tried: str = ""  # Fingerprint of the last attempt to make the page.
 
     @property
     def page(self) -> Path:
@@ -100,9 +95,9 @@ class PageBuilder:
 
     @property
     def body(self) -> Json | None:
-        """Return what the page's last cell recorded, None where the page is missing or
-        half written. A page that was run by hand in JupyterLab has this and no
-        HTML."""
+        """Return the JSON that the page's last cell wrote, None for an incomplete page.
+
+        A page that was run by hand in JupyterLab has this JSON and no HTML."""
         is_complete = divide_page(self.page)[1] or not self.page.exists()
         return (
             notebook.read_provenance(self.folder, notebook.id_of_notebook(self.path))
@@ -111,8 +106,7 @@ class PageBuilder:
         )
 
     def note_failure(self, why: str) -> None:
-        """Note why the page could not be made, and delete an older page: it is no
-        longer right."""
+        """Note why the page could not be made, and delete an outdated page."""
         self.failed = paths.scrub_paths(why)
         self.page.unlink(missing_ok=True)
 
@@ -120,8 +114,7 @@ class PageBuilder:
 def divide_page(page: Path) -> tuple[str, str]:
     """Return (the HTML of a page, the mark at its end).
 
-    The mark is "" where the file is not whole.
-    """
+    The mark is "" where the file is not whole."""
     text = page.read_text(errors="replace") if page.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
@@ -129,10 +122,10 @@ def divide_page(page: Path) -> tuple[str, str]:
 
 
 def mark_of(builder: PageBuilder, digest: str, html: str) -> str:
-    """Return the mark of a page that was made of a fingerprint and has this HTML.
+    """Return the mark of a page with this fingerprint and HTML.
 
-    It covers the page's files as they lie on the disk, so that a page with a changed
-    number or a damaged picture is made again."""
+    It covers the page's files on disk, so that a page with a changed number or a
+    damaged picture is made again."""
     name, folder = notebook.id_of_notebook(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_provenance(folder, name) or {"files": []})["files"]
@@ -141,7 +134,7 @@ def mark_of(builder: PageBuilder, digest: str, html: str) -> str:
 
 
 def is_sound(builder: PageBuilder, digest: str) -> bool:
-    """Return whether a page is made of a fingerprint, and is as it was made."""
+    """Return whether a page on disk has a fingerprint, and its files are unchanged."""
     html, mark = divide_page(builder.page)
     return bool(builder.body) and mark == mark_of(builder, digest, html)
 
@@ -170,8 +163,9 @@ def make_page(builder: PageBuilder, digest: str) -> float:
 
 @contextmanager
 def lock_page(folder: Path, name: str) -> Iterator[None]:
-    """Hold the exclusive right to make a page, and remove what a kill left beside its
-    files. While another process makes it, wait, and say so."""
+    """Hold the exclusive right to make a page; wait while another process has it.
+
+    Temporary files of a killed process are removed."""
     with disk.explain_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{name}.lock", thread_local=False)
@@ -190,10 +184,9 @@ def lock_page(folder: Path, name: str) -> Iterator[None]:
 
 
 def run_notebook(builder: PageBuilder) -> None:
-    """Execute a notebook's text with papermill and write it to `<folder>/<id>.ipynb`.
+    """Run a notebook's text with papermill, and write it to `<folder>/<id>.ipynb`.
 
-    Raises RuntimeError where its last cell did not say that it finished.
-    """
+    Raises Refused where a cell fails, or where the kernel dies before the last cell."""
     import papermill
     from traitlets.config import Config
 
@@ -211,8 +204,8 @@ def run_notebook(builder: PageBuilder) -> None:
     with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
-        # Kernels that start together race for ports, so each has sockets in a folder of
-        # its own.
+        # Kernels that start together race for ports, so each has sockets in its own
+        # folder.
         kernel = {"transport": "ipc", "ip": f"{place}/s"}
         kernel |= {"connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
@@ -239,8 +232,8 @@ def run_notebook(builder: PageBuilder) -> None:
 def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of an executed notebook without sections that show nothing.
 
-    That is a text before a figure or a table that was not made, as where a run is
-    lacking. Text before code that shows nothing of itself stays."""
+    Such a section is a text before a figure or table that was not made, since a run is
+    missing. A text before code that shows nothing by design stays."""
     visible, is_empty, is_promised = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
@@ -256,8 +249,7 @@ def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
 
 
 def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cells of a notebook without those of knobs, and without the text
-    before these."""
+    """Return the cells of a notebook without knobs and the text before each."""
     visible, is_knob = [], False
     for cell in reversed(cells):
         introduces_knob = is_knob and cell["cell_type"] == "markdown"
@@ -268,7 +260,7 @@ def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def code_in_markdown(cell: Mapping[str, Any]) -> str:
-    """Return the code of a cell in Markdown; that of a drawing is folded."""
+    """Return the code of a cell as Markdown; folded code stays folded."""
     code = f"```python\n{''.join(cell['source'])}\n```"
     if notebook.is_folded(cell):
         return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
@@ -278,13 +270,11 @@ def code_in_markdown(cell: Mapping[str, Any]) -> str:
 def move_picture_up(
     cells: list[Mapping[str, Any]], name: str
 ) -> list[Mapping[str, Any]]:
-    """Return the cells of a page with its first picture, and the words on it, below the
-    title.
+    """Return the cells of a page with its first picture below the title.
 
-    Where a text has this picture alone it follows it, without its heading. A notebook
-    whose text is a course (00_...) keeps its order.
-
-    name: the file name of the notebook."""
+    The text before the picture moves with it, without its heading, where it has no
+    other output. A course notebook (00_...) keeps its order. name: file name of the
+    notebook."""
     pictures = [
         (place, output)
         for place, cell in enumerate(cells)
@@ -328,7 +318,8 @@ def tags(cell: Mapping[str, Any]) -> list[str]:
 
 
 def convert_to_html(path: Path, book: NotebookNode, body: Json) -> str:
-    """Return the HTML of an executed notebook; body: what its last cell wrote."""
+    """Return the HTML of an executed notebook; body: the JSON that its last cell
+    wrote."""
     from nbconvert import HTMLExporter
 
     book.cells = move_picture_up(drop_empty_sections(book.cells), path.name)
@@ -356,8 +347,9 @@ def convert_to_html(path: Path, book: NotebookNode, body: Json) -> str:
 
 
 def find_neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
-    """Return (id, title) of the pages before and behind a page in the index; () at an
-    end."""
+    """Return (id, title) of the pages before and after a page in the index.
+
+    It is () at an end of the index."""
     names = ["", *front.order_pages(profile), ""]
     if name not in names:
         return []
@@ -370,14 +362,12 @@ def find_neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]
 
 
 def convert_to_markdown(book: Mapping[str, Any], title: str, body: Json) -> str:
-    """Return a page in Markdown: the text of an executed notebook, and its outputs in
-    Markdown.
+    """Return a page in Markdown: its texts, and its outputs in Markdown.
 
-    What the page answers stands first. What follows the verdicts is left out, but a
-    method notebook has all of its text and code without its knobs.
+    The answer comes first. Cells after the verdicts are left out. A method notebook has
+    all its text and code, without knobs.
 
-    book: the notebook as JSON. body: what its last cell wrote.
-    """
+    book: the notebook as JSON. body: the JSON that its last cell wrote."""
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.path_of_notebook(body["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
@@ -392,7 +382,8 @@ def convert_to_markdown(book: Mapping[str, Any], title: str, body: Json) -> str:
             parts.append(code_in_markdown(cell))
         if "title" in tags(cell):
             source = source.partition("\n")[2].strip()
-        if cell["cell_type"] == "markdown":  # A light page lies beside others.
+        # Links between light pages, which lie in one folder.
+        if cell["cell_type"] == "markdown":
             parts.append(equation.link_pages(source, "page.md", path))
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")

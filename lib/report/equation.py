@@ -1,7 +1,7 @@
-"""This module prepares the text of a page, which has no script and needs no network.
+"""This module prepares the Markdown of a page, which has no script and no network.
 
-An equation in LaTeX becomes a drawing in the colour of the text around it, and a link
-to a notebook or to its light page becomes a link to its page."""
+An equation in LaTeX becomes an SVG drawing in the colour of the text around it. A link
+to a notebook, or to its light page, becomes a link to its HTML page."""
 
 import html
 import os
@@ -18,7 +18,7 @@ from lib.claims import notebook
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
 PARSER = MathTextParser("path")
-# An SVG path names the kinds of segments of TextPath by these letters.
+# Letters of an SVG path for the kinds of segments of TextPath.
 LETTERS = {
     TextPath.MOVETO: "M",
     TextPath.LINETO: "L",
@@ -30,18 +30,18 @@ LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
 def make_readable(markdown: str, path: Path) -> str:
-    """Return the Markdown text of a cell as a page shows it; code stays as it is.
+    """Return the Markdown of a cell with drawn equations and links to HTML pages.
 
-    Raises Refused where matplotlib cannot set an equation.
-    """
+    Code stays as it is. Raises Refused where matplotlib cannot set an equation."""
     return replace_outside_code(
         link_pages(markdown, "html", path), EQUATION, draw_equation
     )
 
 
 def link_pages(markdown: str, kind: str, path: Path) -> str:
-    """Return a text of a notebook at a path, with links to the pages of notebooks;
-    kind: "html" or "page.md"."""
+    """Return the Markdown of a notebook with its links to notebooks as links to pages.
+
+    path: of the notebook that has the text. kind: "html" or "page.md"."""
 
     def to_page(match: re.Match[str]) -> str:
         return f"]({notebook.id_of_notebook(os.path.normpath(path.parent / match[1]))}.{kind})"
@@ -53,7 +53,7 @@ def link_pages(markdown: str, kind: str, path: Path) -> str:
 def replace_outside_code(
     markdown: str, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
 ) -> str:
-    """Return a text with a pattern replaced, but for what stands in code."""
+    """Return a text with a pattern replaced, except in Markdown code."""
     parts = CODE.split(markdown)
     parts[::2] = [pattern.sub(new, part) for part in parts[::2]]
     return "".join(parts)

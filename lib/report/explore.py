@@ -1,9 +1,9 @@
 """This module makes the figures of the live page, which Plotly draws in a browser.
 
-A figure has all its traces. The `meta` of a trace has what it stands for, such as its
-task, and lists of choices beside the figure show the traces that fit. So every number
-is that of a table which another page shows too, and the browser computes none. The
-library stands in the page: it needs no network, from a file or in JupyterLab."""
+A figure has all its traces. The `meta` of a trace has its labels, such as its task, and
+the lists of choices beside the figure select the traces that fit. So every number is
+also in a table of another page, and the browser computes none. The library is part of
+the page, which needs no network, from a file or in JupyterLab."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from lib.stats.paired import SEEDS
 PARTS: Any = verdicts.ENVIRONMENT.get_template("live.html.j2").module
 FRONTIER = "91_frontier"
 MILLISECONDS = "milliseconds of 8 sentences of 128 tokens on one thread"
-# A word has its colour in the forest, and stands in the name of its row too.
+# Colours of words in the forest plot; the row's name has the word as well.
 COLOURS = {
     words.AGREES: plot.GREEN,
     words.OPPOSITE: plot.VERMILION,
@@ -41,9 +41,10 @@ COLOURS = {
 PALETTE = (plot.BLUE, plot.VERMILION, plot.GREEN, plot.SKY, "#E69F00", "#CC79A7")
 SYMBOLS = dict(whole="x", paper="circle", control="square", combination="diamond")
 DOTS = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
-ROW = 54  # A row of the forest is so many pixels high; its name has two lines.
+ROW = 54  # Height of a row of the forest plot in pixels, for a name of two lines.
 CLEAR = "rgba(0, 0, 0, 0)"
-FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))  # On white and black.
+# Greys that show on white and on black.
+FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))
 LOOK: Json = {
     "template": "none",
     "margin": {"l": 60, "r": 16, "t": 16, "b": 60},
@@ -68,21 +69,21 @@ class Live:
     """A Live is a figure with lists of choices.
 
     A trace is drawn where each value of its `meta` is chosen in the list of that name.
-    `rows` of its `meta` is how many things it shows, and `page` leads to more of
-    them."""
+    Two keys are no lists: `rows` counts the things that the trace shows, and `page` is
+    the page with more of them."""
 
     title: str
     traces: Sequence[Json]
-    single: Sequence[str]  # One value is chosen of each of these lists.
-    # Of these lists several are chosen: {list: {value: whether it is at first}}.
+    single: Sequence[str]  # Lists with exactly one chosen value.
+    # Lists with any number of chosen values: {list: {value: whether chosen at first}}.
     several: Mapping[str, dict[str, bool]]
     layout: Json
-    # A choice changes these places of the layout, such as "xaxis.title.text".
+    # {value: {place in the layout, such as "xaxis.title.text": what a choice sets}}
     changes: Mapping[str, Json] = field(default_factory=dict)
-    row: int = 0  # The figure grows by so many pixels for each row; 0 for none.
+    row: int = 0  # Pixels by which each row heightens the figure; 0 for a fixed height.
 
     def options(self, name: str) -> dict[str, bool]:
-        """Return {value of a list: whether it is chosen at first}."""
+        """Return {value: whether chosen at first} of a list."""
         if name in self.several:
             return self.several[name]
         metas = (trace["meta"] for trace in self.traces)
@@ -93,7 +94,7 @@ class Live:
     def links(self) -> dict[str, str]:
         """Return {page whose numbers the figure shows: its address}.
 
-        Beside the notebook in JupyterLab other notebooks have their paths."""
+        In JupyterLab the address is the path of the notebook."""
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
@@ -104,7 +105,8 @@ class Live:
 
     @property
     def html(self) -> str:
-        """Return the figure with its lists, for a page that has the `library`."""
+        """Return the figure with its lists as HTML. The page must have `library`
+        too."""
         import plotly.io
 
         data = {"data": self.traces, "layout": LOOK | self.layout}
@@ -115,35 +117,35 @@ class Live:
 
 
 def library() -> str:
-    """Return Plotly's script and the few lines that draw a Live, as HTML."""
+    """Return Plotly's script, and the script that draws a Live, as HTML."""
     from plotly.offline import get_plotlyjs
 
     return PARTS.library(get_plotlyjs())
 
 
 def axis_look(title: str, **more: Any) -> Json:
-    """Return how an axis looks."""
+    """Return Plotly's options of an axis with a title."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
     return {"title": {"text": title}} | lines | more
 
 
 def error_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
-    """Return the error bars of some rows; a row without an interval has none."""
+    """Return Plotly's error bars of rows, from columns with the ends of intervals."""
     ends = {"array": rows[high] - rows[value], "arrayminus": rows[value] - rows[low]}
     look = {"type": "data", "symmetric": False, "width": 0, "thickness": 1.6}
     return look | {name: length.fillna(0) for name, length in ends.items()}
 
 
 def describe_interval(value: float, low: float, high: float, seeds: int) -> str:
-    """Return an estimate with its interval and its seeds in words."""
+    """Return an estimate with its interval and number of seeds as text."""
     ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
     return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
 
 
 def runs_of(page: str, scale: str) -> Runs:
-    """Return the runs of a page's grid that are there at a profile.
+    """Return the finished runs of a page's grid at a profile.
 
-    There is none where the page is not here, or has no rows at the profile."""
+    They are empty where the page is not installed, or has no rows at the profile."""
     has_rows = path_of_notebook(page).exists() and planned.has_page(scale, page)
     frame = collect(evidence.make_rows(scale, page) if has_rows else ())
     frame = compare.with_runs(frame) if len(frame) else pd.DataFrame({"run": []})
@@ -153,8 +155,8 @@ def runs_of(page: str, scale: str) -> Runs:
 def frontier_points(scale: str) -> pd.DataFrame:
     """Return the table of the frontier at a profile (`lib.papers.frontier.points`).
 
-    A model has the names of its `runs` too, and its time `ms` where it was taken. A
-    model of fewer seeds than prove anything has no interval."""
+    Added are the names of a model's `runs`, and its latency `ms` where it was measured.
+    A model of fewer than SEEDS seeds has no interval."""
     frame = runs_of(FRONTIER, scale).current
     if frame.empty:
         return frame
@@ -177,7 +179,7 @@ def frontier_points(scale: str) -> pd.DataFrame:
 
 
 def name_runs(runs: Iterable[Run]) -> str:
-    """Return the names of a model's runs: each identity with its seeds."""
+    """Return the names of runs as text, seeds grouped by the identity of their Spec."""
     seeds = {}
     for run in runs:
         identity, _, seed = run.name.partition("/")
@@ -186,7 +188,9 @@ def name_runs(runs: Iterable[Run]) -> str:
 
 
 def score_against_cost(table: pd.DataFrame) -> Live:
-    """Return the models of tables of `frontier_points` over the cost that a reader chooses."""
+    """Return the figure of score against cost; a reader chooses the cost.
+
+    table: tables of `frontier_points`, one below the other."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = table.groupby(["source", "task"], sort=False)
@@ -225,7 +229,7 @@ def score_against_cost(table: pd.DataFrame) -> Live:
 
 
 def model_text(row: Mapping[Any, Any], cost: str, unit: str) -> str:
-    """Return what a model's point says of it."""
+    """Return the hover text of a model's point."""
     score = describe_interval(row["score"], row["low"], row["high"], row["seeds"])
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
     lines += [f"{row[cost]:,.1f} {unit}", f"run {row['runs']}"]
@@ -233,7 +237,7 @@ def model_text(row: Mapping[Any, Any], cost: str, unit: str) -> str:
 
 
 def read_comparisons() -> pd.DataFrame:
-    """Return the rows of `verdicts.csv`, each comparison once, with its paper."""
+    """Return the rows of `verdicts.csv` without repeats, with the paper of each."""
     rows = [row for row in judging.read_verdicts() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
@@ -244,8 +248,7 @@ def read_comparisons() -> pd.DataFrame:
 
 
 def draw_forest(table: pd.DataFrame) -> Live:
-    """Return a forest plot of `read_comparisons` with their intervals, by paper and by
-    verdict.
+    """Return a forest plot of `read_comparisons`, with choices of paper, unit and word.
 
     The region that a paper claims is shaded, and the printed value is a diamond."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
@@ -294,13 +297,13 @@ def draw_forest(table: pd.DataFrame) -> Live:
 
 
 def row_name(row: Mapping[Any, Any]) -> str:
-    """Return the name of a comparison's row, with its word: two lines at most."""
+    """Return the label of a comparison's row, with its word, in lines of 60 letters."""
     text = f"{row['claim']} {row['sentence']}: {verdicts.mark_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
 def cell_text(row: Mapping[Any, Any]) -> str:
-    """Return what a comparison's point says of it."""
+    """Return the hover text of a comparison's point."""
     lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
     lines += wrap(row["sentence"], 70)
     printed = (
@@ -316,10 +319,9 @@ def cell_text(row: Mapping[Any, Any]) -> str:
 
 
 def differences_of_models(runs: Runs, base: str) -> pd.DataFrame:
-    """Return by how much each model of a page scores above one of them, in points.
+    """Return the score of each model of a page minus that of `base`, in points.
 
-    There is a row for each task and width. Fewer seeds than prove anything have no
-    interval."""
+    There is a row for each task and width. Fewer than SEEDS seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
         for (source, (m, task)), e in runs.estimate_gaps(
@@ -336,9 +338,10 @@ def differences_of_models(runs: Runs, base: str) -> pd.DataFrame:
 def draw_sweep(
     table: pd.DataFrame, printed: Mapping[str, float], title: str, base: str, page: str
 ) -> Live:
-    """Return tables of `differences_of_models` over the models of a sweep, by task.
+    """Return a figure of tables of `differences_of_models`, over the models, by task.
 
-    printed: as `lib.papers.published.printed_gaps` returns it, so the other way round."""
+    printed: {"model, width, task": printed score of `base` minus the model's}, as
+    `lib.papers.published.printed_gaps` returns it."""
     traces, layout = [], {"yaxis": axis_look(f"score minus that of {base} (points)")}
     if table.empty:
         return Live(title, (), (), {}, layout)
@@ -373,10 +376,10 @@ def draw_surfaces(
     title: str,
     page: str,
 ) -> Live:
-    """Return surfaces over a square, to be turned; one of them is seen.
+    """Return surfaces over a square that a reader can turn; one is shown at a time.
 
-    heights: {name: (coordinates [N], {scale of z: z [N, N]})}. shared: the scale in
-    which all surfaces have one range, so that they can be compared."""
+    heights: {name: (coordinates [N], {scale of z: z [N, N]})}. shared: the scale on
+    which all surfaces have one range of z, so that they can be compared."""
     traces, every = [], [z[shared] for _, z in heights.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {shared: {"scene.zaxis.range": list(map(float, ends))}}
@@ -394,10 +397,10 @@ def draw_surfaces(
 
 
 def answer_in_words(table: pd.DataFrame) -> str:
-    """Return in a sentence which model of a table of `frontier_points` scores best at half the
-    FLOPs.
+    """Return a sentence on the model with the best score at half the FLOPs.
 
-    It is of the first task that has models with intervals, else of the first task."""
+    table: from `frontier_points`. The task is the first one that has intervals, else
+    the first of all."""
     rows = table[table["low"].notna()] if table["low"].notna().any() else table
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]

@@ -1,7 +1,8 @@
-"""This module makes the front page of a paper (its row of README, its comparisons in one
-picture, and what each of its pages answers), and what the index shows of it.
+"""This module makes the front page of a paper, and its card on the index.
 
-It is free of torch, and what the index needs is free of pandas."""
+The front page has the paper's row of README, its comparisons in one picture, and the
+answer of each of its pages. The module is free of torch. The card is made without
+pandas, which is slow to import."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from lib.core.papers import find_papers, paper_of_page
 from lib.core.types import Json
 from lib.report import verdicts
 
-if TYPE_CHECKING:  # Grids are free of pandas.
+if TYPE_CHECKING:  # The index and the grids do not load pandas.
     import pandas as pd
 
 
@@ -39,7 +40,7 @@ def title_of_paper(paper: str) -> str:
 
 
 def heading_of_page(page: str) -> str:
-    """Return the heading of the index below which a page stands."""
+    """Return the heading of the index for a page: its paper, or "The workbook"."""
     return lists.PAPERS.get(paper_of_page(page), verdicts.HEADINGS[0])
 
 
@@ -56,22 +57,23 @@ def order_pages(profile: str) -> list[str]:
 
 
 def shorten_title(title: str, page: str) -> str:
-    """Return the title of a page as it stands below the name of its paper."""
+    """Return the title of a page without the name of its paper, which heads the
+    list."""
     text = title.removeprefix(heading_of_page(page)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
 def read_findings() -> list[tuple[str, str]]:
-    """Return what README says in one line, and what it advises, as (head, text)."""
+    """Return [(head, text), ...] of README's line with the findings and its advice."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
     return [(head, text.replace("`", "")) for head, text in pairs]
 
 
 def make_card(paper: str) -> Json | None:
-    """Return what the index shows of a paper; None without a front page.
+    """Return the fields of a paper's card on the index; None without a front page.
 
-    That is what it proposes, its first comparisons, and how many have which word."""
+    They are its idea, its first comparisons, and the counts of their words."""
     page = f"{find_papers()[paper].prefix}_01_summary"
     if not notebook.path_of_notebook(page).exists():
         return None
@@ -96,12 +98,12 @@ def make_card(paper: str) -> Json | None:
     }
 
 
-BARS = 4  # So many comparisons of a paper are drawn on the index.
+BARS = 4  # Number of a paper's comparisons on the index.
 
 
 def is_counted(row: Mapping[str, str], paper: str) -> bool:
-    """Return whether a row of `verdicts.csv` is a central comparison of a paper that is
-    counted."""
+    """Return whether a row of `verdicts.csv` is a counted central comparison of a
+    paper."""
     claim = lists.read_claims()[row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
     is_twice = row["same_as"] or row["beside"]
@@ -109,8 +111,10 @@ def is_counted(row: Mapping[str, str], paper: str) -> bool:
 
 
 def aim_of_row(row: Mapping[str, str]) -> float:
-    """Return the effect that a comparison is held to, printed or else of interest, less
-    no effect; 0 where there is none."""
+    """Return the printed effect of a comparison, less the value of no effect.
+
+    Without a printed one it is the smallest effect of interest; without both it is
+    0."""
     value = row["printed"] or row["interest"] or row["no_effect"]
     return float(value) - float(row["no_effect"])
 
@@ -118,8 +122,8 @@ def aim_of_row(row: Mapping[str, str]) -> float:
 def draw_bar(row: Mapping[str, str]) -> Json:
     """Return a comparison as the index draws it, in % of the width of its line.
 
-    No effect is at the middle, and the effect that the comparison is held to at three
-    quarters. What lies beyond an end is drawn at the end."""
+    No effect is at 50 %, and the printed effect or the one of interest at 75 %. A value
+    beyond an end is drawn at the end."""
 
     def place(name: str) -> float:
         share = (float(row[name]) - float(row["no_effect"])) / aim_of_row(row)
@@ -145,10 +149,9 @@ def draw_bar(row: Mapping[str, str]) -> Json:
 
 
 def pages_of_paper(paper: str) -> pd.DataFrame:
-    """Return what each page of a paper asks and answers, a row each, by its name.
+    """Return a frame of a paper's pages: title, question and first answer, by page id.
 
-    The answer is the first comparison that was measured on the page, as `verdicts.csv`
-    has it."""
+    The answer is the first measured comparison of the page in `verdicts.csv`."""
     import pandas as pd
 
     lines = []
@@ -183,8 +186,9 @@ def pages_of_paper(paper: str) -> pd.DataFrame:
 
 
 def answers_page(claim: str, page: str) -> bool:
-    """Return whether a claim answers a page: a central one, or one that stands there
-    alone."""
+    """Return whether a claim can answer a page.
+
+    It can if it is central, or names no other page."""
     line = lists.read_claims()[claim]
     return line["role"] == "central" or line["artefact"] == page
 
@@ -199,7 +203,7 @@ def read_question(path: Path) -> str:
 
 
 def link_table(frame: pd.DataFrame) -> str:
-    """Return a frame of `pages_of_paper` as a table in Markdown, with links to the light
+    """Return a frame of `pages_of_paper` as a Markdown table with links to light
     pages."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in frame.iterrows():
@@ -211,7 +215,6 @@ def link_table(frame: pd.DataFrame) -> str:
 
 
 def answer_of_paper(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
-    """Return the first measured comparisons of a paper as sentences, and how many have
-    which word."""
+    """Return the first two measured comparisons of a paper, and its counts of words."""
     central = [by_id[id] for id in judging.list_central_claims(paper)]
     return [*verdicts.write_answer(central)[:2], f"{verdicts.count_words(central)}."]

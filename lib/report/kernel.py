@@ -1,8 +1,8 @@
-"""This module starts the kernel of a page: it is forked as workers are
+"""This module starts the kernel of a page by forking, as workers are forked
 (lib.cluster.executors).
 
-So it has the imports of workers from the start. It ends with the process that asked for
-it. Where nothing is forked, jupyter_client starts the kernel."""
+A forked kernel has the imports of workers from the start, and ends with the process
+that started it. On systems without a fork server, jupyter_client starts the kernel."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from lib.cluster import executors
 
 
 class Forked(LocalProvisioner):
-    """A Forked provisioner starts a kernel in a forked process."""
+    """A provisioner of jupyter_client that starts a kernel in a forked process."""
 
     # pyrefly: ignore[bad-override]  A manager always gives `env`.
     async def launch_kernel(
@@ -29,7 +29,7 @@ class Forked(LocalProvisioner):
         process = context.Process(target=begin_kernel, args=args)
         self.process = process
         process.start()
-        # jupyter_client asks for these attributes, which a subprocess.Popen has.
+        # jupyter_client needs these attributes of a subprocess.Popen.
         process.stdin = process.stdout = process.stderr = None
         process.poll = lambda: process.exitcode
         process.wait = process.join
@@ -39,7 +39,7 @@ class Forked(LocalProvisioner):
 
 
 class Manager(AsyncKernelManager):
-    """A Manager has forked kernels wherever workers are forked."""
+    """A kernel manager that forks kernels on systems where workers are forked."""
 
     async def _async_pre_start_kernel(
         self, **how: Any
@@ -51,8 +51,9 @@ class Manager(AsyncKernelManager):
 
 
 def begin_kernel(words: list[str], env: Mapping[str, str], cwd: str) -> None:
-    """Be a kernel, in a process that was just forked; words: the arguments of
-    ipykernel."""
+    """Run an IPython kernel in this process, which was just forked.
+
+    words: the command-line arguments of ipykernel."""
     import matplotlib
 
     os.setsid()
@@ -60,5 +61,6 @@ def begin_kernel(words: list[str], env: Mapping[str, str], cwd: str) -> None:
     executors.attach_to_parent(env)
     app = IPKernelApp.instance()
     app.initialize(words)
-    matplotlib.use(os.environ["MPLBACKEND"])  # It was set after matplotlib had read it.
+    # MPLBACKEND was set after matplotlib was imported.
+    matplotlib.use(os.environ["MPLBACKEND"])
     app.start()

@@ -1,9 +1,7 @@
-"""This module has what figures share: a palette, a look for each kind of model, and
-drawings.
+"""This module has the palette of figures, a look for each kind of model, and drawings.
 
 The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
-look has a marker and a dash of its own as well, so that nothing is told by colour
-alone."""
+look also has a marker and a dash of its own, so that colour alone tells nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
@@ -34,7 +32,7 @@ INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
 CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
 
-# NEW is what a paper proposes, OLD what it is compared with, and PRINT what it prints.
+# NEW is for what a paper proposes, OLD for its rival, PRINT for printed numbers.
 NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
 OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
 THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
@@ -51,11 +49,12 @@ LOOKS |= dict.fromkeys(
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
 MINUS = "\u2212"
-WIDEST = 9.6  # A row of panels is at most this wide, in inches.
+WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
 def style() -> None:
-    """Set one look for all figures. The bytes of a figure do not depend on the day."""
+    """Set the look of all figures, with a fixed salt so that equal figures have equal
+    bytes."""
     look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
     look |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
@@ -89,9 +88,9 @@ def panels(
 
 
 def student_interval(values: pd.Series) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over seeds, as seaborn asks for it.
+    """Return the 95 % interval of a mean over seeds (Student's t), for seaborn.
 
-    It is nan where there are fewer seeds than prove anything."""
+    It is nan for fewer than SEEDS values."""
     if len(values) < SEEDS:
         return np.nan, np.nan
     e = mean_over_seeds(values)
@@ -104,8 +103,7 @@ def means(
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
     over seeds.
 
-    Where there are fewer seeds than prove anything, each seed is a point and no
-    interval is drawn."""
+    For fewer than SEEDS seeds, each seed is a point and no interval is drawn."""
     frame = frame.dropna(subset=y)
     if not len(frame):
         return
@@ -121,9 +119,10 @@ def means(
 def sweep(axis: Axes, data: pd.DataFrame, printed: pd.DataFrame | None = None) -> None:
     """Draw differences to one setting over a swept number, with 95 % intervals.
 
-    A point of fewer seeds than prove anything is hollow. data: a row for each point, with
-    line, x, mean, low, high and seeds. printed: rows with line, x and mean, which are
-    diamonds."""
+    A point of fewer than SEEDS seeds is hollow.
+
+    data: a row for each point, with the columns line, x, mean, low, high and seeds.
+    printed: rows with line, x and mean, drawn as diamonds."""
     colours = dict(zip(data["line"].unique(), (BLUE, VERMILION, GREEN), strict=False))
     for name, rows in data.groupby("line", sort=False):
         rows, look = rows.sort_values("x"), {"color": colours[name], "marker": "o"}
@@ -140,21 +139,21 @@ def sweep(axis: Axes, data: pd.DataFrame, printed: pd.DataFrame | None = None) -
     axis.axhline(0, color=INK, lw=0.8)
 
 
-# A comparison is a row of a forest. `at` names it, `source` says where ours comes from.
+# Columns of the data of a forest plot. `at` is the name of a row, `source` the origin
+# of our number, `least` and `most` the ends of the claimed region.
 FOREST = "source at mean low high printed least most seeds word".split()
-FAR = 20  # Differences beyond so many points have an axis of their own.
+FAR = 20  # Difference in points beyond which a row goes to a second panel.
 
 
 def differences(
     estimates: Mapping[tuple[str, str], Estimate | None],
     printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
 ) -> pd.DataFrame:
-    """Return paired differences as the rows of a forest; what is not measured has none.
+    """Return paired differences as the rows of a forest plot; None has no row.
 
-    estimates: {(source, what is compared): Estimate or None}.
+    estimates: {(source, name of a row): Estimate or None}.
 
-    printed: {what is compared: points}.
-    """
+    printed: {name of a row: difference in points}."""
     printed, lines = dict(printed), []
     for (source, comparison), e in estimates.items():
         if e is None:
@@ -167,16 +166,13 @@ def differences(
 
 
 def forest(data: pd.DataFrame, label: str = "") -> Figure:
-    """Draw comparisons, a row each, with the region that a paper claims. Return the
-    figure.
+    """Draw comparisons as a forest plot, a row each. Return the figure.
 
-    A bar is a 95 % interval, a diamond is printed, a shade is the claimed region. A grey
-    dot has fewer seeds than prove anything. Where differences are of two sizes, the large
-    ones have an axis of their own.
+    A bar is a 95 % interval, a diamond the printed value, a shade the claimed region. A
+    grey dot has fewer than SEEDS seeds. Large differences have a second panel.
 
-    data: it has the columns FOREST. label: what is subtracted from what, and the unit in
-    brackets.
-    """
+    data: a frame with the columns FOREST. label: what is subtracted from what, and the
+    unit in brackets."""
     data = data.astype(dict.fromkeys(FOREST[2:8], float))
     title = fill(headline_of_forest(data, label), 84)
     names, place = shorten(data["at"])
@@ -206,7 +202,7 @@ def forest(data: pd.DataFrame, label: str = "") -> Figure:
 
 
 def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
-    """Draw the rows of a forest on an axis of differences; 0 has a line."""
+    """Draw the rows of a forest plot on one axis, with a line at 0."""
     order, sources = list(data["at"].unique()), list(data["source"].unique())
     colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
@@ -238,11 +234,10 @@ def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
 
 
 def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
-    """Return ({name of a row: what tells it from others}, the place of all rows as
-    text).
+    """Return ({name of a row: short name}, common end of all names as text).
 
-    The place is what all names end on, such as ", SST-2"; it is said once, on the
-    axis."""
+    An end such as ", SST-2" is cut off where all names have it: the axis label says
+    it."""
     ends = {name.rpartition(", ")[2] for name in names}
     if len(ends) > 1 or not all(", " in name for name in names):
         return {name: name for name in names}, ""
@@ -250,10 +245,10 @@ def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
 
 
 def headline_of_forest(data: pd.DataFrame, label: str) -> str:
-    """Return what a forest shows, in a sentence: its title.
+    """Return the title of a forest plot: a sentence that counts its intervals.
 
-    It says where intervals lie to 0, or to the claimed region where the rows have words,
-    and how many shut out the printed value."""
+    Intervals are compared with 0, or with the claimed region where the rows have words.
+    The sentence also counts those that shut out the printed value."""
     what, sure = label.removesuffix(" (points)"), data.dropna(subset="low")
     what = what[:1].upper() + what[1:]
     if not len(sure):
@@ -285,7 +280,7 @@ def headline_of_forest(data: pd.DataFrame, label: str) -> str:
 
 
 def name_rows(axis: Axes, names: Sequence[str], label: str, size: float = 10) -> None:
-    """Name the rows of an axis, the first one at the top, and what its x axis shows."""
+    """Label the rows of a panel, the first at the top, and its x axis."""
     axis.set_xlabel(label)
     axis.set_yticks(range(len(names)), names, fontsize=size)
     axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
@@ -298,11 +293,11 @@ def draws(
     reference: float,
     label: str,
 ) -> None:
-    """Draw scores of random draws {name: [N]} in %, a row each, with their mean's 95 %
-    interval.
+    """Draw the scores of random draws in %, a row for each group, with the mean and its
+    95 % interval.
 
-    The means are added to the title of the panel. new: the name whose row has the look
-    of what is new. reference, label: a score to compare with, and its name."""
+    groups: {name: scores [N]}. The means are added to the title of the panel. new: the
+    group with the look NEW. reference, label: a score to compare with, and its name."""
     averages = ", ".join(
         f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items()
     )
@@ -320,7 +315,7 @@ def draws(
 def line(
     axis: Axes, x: Sequence[float], y: Sequence[float], kind: str, **more: Any
 ) -> list[Line2D]:
-    """Draw a line in the look of its kind, without markers."""
+    """Draw a line with the colour and dash of a kind of model, without markers."""
     look: dict[str, Any] = {"lw": 2}
     look |= {name: LOOKS[kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **look | more)
@@ -347,11 +342,12 @@ def label_points(
         axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     assert isinstance(axis.figure, Figure)
-    axis.figure.draw_without_rendering()  # The panels get their places.
+    # The layout sets the places of the panels, which names need.
+    axis.figure.draw_without_rendering()
     centres = axis.transData.transform(np.asarray(points[[x, y]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
     middle = axis.bbox.x0 + axis.bbox.width / 2
-    # Names can be read on lines.
+    # A white box keeps names readable on lines.
     box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}
     rows: Any = points.sort_values(y).iterrows()
     for name, row in rows:
@@ -374,13 +370,13 @@ def label_points(
             if not any(place.overlaps(other) for other in placed):
                 break
         placed.append(place)
-        if up:  # A line leads from the name to its point.
+        if up:  # A line leads from a moved name to its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
             axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
 
 
 def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
-    """Draw one legend below all panels; it has each label once."""
+    """Draw one legend below all panels, with each label once."""
     entries = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
@@ -412,9 +408,10 @@ def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
 
 
 def figure_metadata(figure: Figure) -> dict[str, str | None]:
-    """Return the metadata of a figure. The title tells of its axes, for readers who
-    cannot see it.
-    """
+    """Return the metadata of a figure's file.
+
+    The title names its panels and axes, for readers who cannot see the figure. There is
+    no date, so that equal figures have equal bytes."""
     words = [figure.get_suptitle()]
     for axis in figure.axes:
         words.append(axis.get_title() or axis.get_title("left"))

@@ -1,14 +1,14 @@
 """This module makes the pages of a command (lib.report.builder), and the index of their
 profile.
 
-The index comes first. Each page follows as soon as its runs are there.
+The index is written first. Each page follows as soon as its runs are there.
 
-A page is made anew when its notebook, the code, or one of its runs has changed. Whether
-a notebook finished is read from the file `<id>.json`, which its last cell writes.
-papermill cannot tell: it marks every cell as completed after a dead kernel. Pages with
-other parameters than the defaults, or with a reader's own data or model, are
-experiments. Each has a folder of its own below `figures/scratch/`, and the index of
-their profile lists them last."""
+A page is made anew when its notebook, the code, or one of its runs has changed. A
+notebook that finished has a file `<id>.json`, which its last cell writes. papermill
+cannot tell: it marks every cell as completed after a dead kernel. Pages with other
+parameters than the defaults, or with a reader's own data or model, are experiments.
+Each has a folder of its own below `figures/scratch/`, and the index of their profile
+lists them last."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +34,7 @@ from lib.report.builder import PageBuilder, fingerprint, is_sound, make_page
 
 
 class Report:
-    """A Report has the pages of a command, standard ones and experiments, and knows how
-    far each is.
+    """A Report has the pages of a command, and makes each when its runs are there.
 
     A page is made of the text that its notebook has when the Report is made.
 
@@ -85,8 +84,7 @@ class Report:
 
     @property
     def page_to_open(self) -> str:
-        """Return where to look at the end: the only page of the command, or the
-        index."""
+        """Return the path to name at the end: the command's only page, or the index."""
         pages = [builder.page for builder in self.builders if builder.page.exists()]
         return (
             paths.show_path(pages[0])
@@ -95,8 +93,8 @@ class Report:
         )
 
     def note_run(self, spec: Spec) -> None:
-        """Note that a run is there. A page that waited for it alone is made beside
-        other runs."""
+        """Note that the run of a Spec is there. Start each page that waited for it
+        alone."""
         for builder in self.builders:
             if spec in builder.left:
                 builder.left.discard(spec)
@@ -105,8 +103,11 @@ class Report:
 
     @contextmanager
     def make_beside_runs(self) -> Generator[None, None, None]:
-        """Make pages one by one beside the runs: those of `pages_without_runs`, then each when its
-        runs are there."""
+        """Make pages one by one in a second process while runs are made in the with
+        block.
+
+        The pages of `pages_without_runs` come first, then each page when its runs are
+        there."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(self.render, [builder], executor)
         for builder in chain(*self.pages_without_runs()):
@@ -115,17 +116,18 @@ class Report:
             yield
             thread.shutdown(cancel_futures=True)
         except BaseException:
-            self.working = False  # The page at work ends too, and has no line.
+            self.working = False  # The unfinished page ends too, and prints no line.
             raise
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
-            executor.close()  # A stopped command does not wait for the page at work.
+            executor.close()  # A stopped command does not wait for the unfinished page.
 
     def pages_without_runs(self) -> list[list[PageBuilder]]:
-        """Return the pages that wait for no run: those of what is recorded, printed or
-        counted, then those of the methods, which train something themselves.
+        """Return [pages that need no run here, pages of the methods].
 
-        The papers' front pages lead, as those of all papers judge all claims."""
+        The former show what is recorded, printed or counted, so they are quick. A
+        method page trains something itself, and comes later. A paper's front page
+        leads, since the first one judges all claims for the others as well."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
             key=lambda b: not notebook.id_of_notebook(b.path).endswith("_01_summary")
@@ -134,7 +136,8 @@ class Report:
         return [[b for b in now if b not in methods], methods]
 
     def describe_first(self) -> str:
-        """Return a line on what is shown first; "" where all pages wait for runs."""
+        """Return a line on the pages that are shown first; "" where all wait for
+        runs."""
         recorded, methods = self.pages_without_runs()
         if not recorded:
             return ""
@@ -163,10 +166,10 @@ class Report:
     def render(
         self, builders: Iterable[PageBuilder], executor: executors.Local
     ) -> None:
-        """Make the pages that are out of date among some, and print a line for each.
+        """Make those pages that are out of date, and print a line for each.
 
-        They are made in the processes of an executor, so that a killed process costs
-        its own page alone."""
+        Each is made in a process of the executor, so a killed process costs one
+        page."""
         todo = []
         for builder in builders:
             digest, before = fingerprint(builder, self.store), builder.tried
@@ -190,7 +193,7 @@ class Report:
             self.publish()
 
     def publish(self) -> None:
-        """Write the index of the profile, with what this command has done so far."""
+        """Write the index of the profile, with the state of this command's pages."""
         write_index(self.profile[:], self.builders, self.working)
 
 
@@ -199,8 +202,8 @@ def write_index(
 ) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
-    builders: the pages of a command; all others are shown as they lie on the disk.
-    working: whether the command is still at work."""
+    builders: the pages of a running command; all others are shown as they are on disk.
+    working: whether the command is still running."""
     folder = paths.FIGURES / profile
     names = front.order_pages(profile)
     pages = [PageBuilder(notebook.path_of_notebook(name), folder) for name in names]
@@ -227,11 +230,13 @@ def write_index(
 
 
 def write_promise(builder: PageBuilder, profile: str, title: str) -> None:
-    """Write a page that says that it is not made yet, where there is none.
+    """Write a placeholder for a page that does not exist yet.
 
-    Links of other pages then lead to it. A page that a worker writes meanwhile stays."""
+    Links of other pages then have a target. A page that a worker writes at the same
+    time is not overwritten."""
     page = builder.page
-    if page.is_file() and not page.stat().st_size:  # A kill or a full disk cut it off.
+    # An empty file was cut off by a kill or a full disk.
+    if page.is_file() and not page.stat().st_size:
         page.unlink()
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
@@ -243,8 +248,9 @@ def write_promise(builder: PageBuilder, profile: str, title: str) -> None:
 
 
 def index_line(builder: PageBuilder, profile: str, working: bool) -> Json:
-    """Return what the index shows of a page: what its last cell wrote, or what it waits
-    for."""
+    """Return the fields of a page's entry in the index.
+
+    They are its title, what its last cell wrote, or why it is not there yet."""
     name = notebook.id_of_notebook(builder.path)
     page = builder.page if builder.page.exists() else builder.folder
     scope = grids.profile_of_values({"profile": profile} | builder.values)

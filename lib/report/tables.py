@@ -1,8 +1,7 @@
-"""This module holds the runs of a page, and says how its tables look. It is free of
-torch.
+"""This module collects the runs of a page, and formats its tables. It is free of torch.
 
-Runs of the page's own profile stand beside runs that are recorded at mini. A table is
-written as HTML and as Markdown."""
+Runs of the page's profile stand beside recorded runs at mini. A table is written as
+HTML and as Markdown."""
 
 import html
 import re
@@ -25,10 +24,11 @@ from lib.stats import compare
 from lib.stats.compare import Column
 from lib.stats.paired import Estimate, paired_difference
 
-# A column of words or sentences has this style.
+# CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
-PRINTED = re.compile(r"(published|printed)\b")  # A paper prints these sources.
-# These columns of a collected frame are no labels.
+# Names of sources that are printed numbers of a paper.
+PRINTED = re.compile(r"(published|printed)\b")
+# Columns of a collected frame that are no labels.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
@@ -37,11 +37,11 @@ def collect(
     store: Store | None = None,
     lost: Mapping[Spec, str] | None = None,
 ) -> pd.DataFrame:
-    """Return a grid's rows with the results of their Specs, as a DataFrame.
+    """Return a DataFrame of a grid's rows with the results of their Specs.
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one
-    for each metric. lost: what `lib.cluster.sweep.make_runs` returned, if it was called
-    before. `error` names the root: the input that could not be made."""
+    for each metric. `error` names the first input that could not be made. lost: the
+    failures that `lib.cluster.sweep.make_runs` returned, if it was called before."""
     store, lines = store or Store(), []
     for row in rows:
         status = store.lookup(row.spec)
@@ -55,20 +55,19 @@ def collect(
 
 @dataclass(frozen=True)
 class Runs:
-    """A Runs object holds the collected frames of one grid (`collect`).
-
-    `Page.runs` makes it.
+    """A Runs object has the collected frames of one grid, as `Page.runs` returns them.
 
     current: the runs of the page's profile. recorded: the runs at mini that are in the
     records."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str  # It may be a reader's `ReaderProfile`.
-    page: str = ""  # Comparisons of this page have the seeds of its claims' cells.
+    # A profile's name, or a `ReaderProfile` with a reader's own data or model.
+    profile: str
+    page: str = ""  # Page whose claims give its comparisons their seeds.
 
     def where(self, **labels: Any) -> "Runs":
-        """Return the runs of the rows that have these labels."""
+        """Return the Runs of only those rows that have these labels."""
 
         def chosen(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
@@ -79,16 +78,14 @@ class Runs:
         )
 
     def frame_of(self, profile: str) -> pd.DataFrame:
-        """Return the frame of a profile: of the page's own one, or of mini."""
+        """Return the frame of the page's own profile, or that of mini."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
     def frames(self) -> list[tuple[str, pd.DataFrame, str]]:
-        """Return [(source, frame, profile)]: recorded runs, where there are any, then
-        the page's own.
+        """Return [(source, frame, profile)]: recorded runs if any, then the page's own.
 
-        `source` says in words where the numbers come from. It is the head of columns
-        and panels."""
+        `source` says where the numbers come from, as the head of columns and panels."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:
@@ -100,7 +97,7 @@ class Runs:
 
     @property
     def rows(self) -> str:
-        """Return in words, for a caption, which rows the scores are of."""
+        """Return the end of a caption that says which examples the scores are of."""
         sources = ", ".join(source for source, *_ in self.frames)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
@@ -109,8 +106,8 @@ class Runs:
     def caption(self, published: str = "", more: str = "") -> str:
         """Return the caption of a table of mean scores.
 
-        published: which scores are printed beside them: "test" or "development". more:
-        the end of the caption."""
+        published: the split of printed scores beside them: "test", "development" or "".
+        more: the end of the caption."""
         opening = "Scores in points"
         if published:
             opening = f"Published: {published} scores in points. Measured: scores"
@@ -133,10 +130,10 @@ class Runs:
         columns: Sequence[Column] = (),
         transform: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
     ) -> pd.DataFrame:
-        """Return all scores in points (lib.stats.compare.scores_in_points), with `source`.
+        """Return the scores of all runs in points, with their `source` and profile.
 
-        transform: a function of the points of one source, such as
-        lib.stats.compare.average_columns."""
+        columns: metrics of the tasks (lib.papers.grids.metrics). transform: a function
+        of the points of one source, such as lib.stats.compare.average_columns."""
         return pd.concat(
             transform(
                 compare.scores_in_points(frame, grids.metrics(scale, columns))
@@ -151,12 +148,12 @@ class Runs:
         by: str | list[str] = "task",
         columns: Sequence[Column] = (),
     ) -> dict[tuple[str, Any], Estimate]:
-        """Return {(source, value of the column `by`): Estimate} of one model's score
-        above another's.
+        """Return {(source, value of the column `by`): Estimate} of `method` minus
+        `baseline`.
 
-        A comparison that is a cell of a claim has the seeds of the cell, and its
-        region. Seeds in which a model collapsed make no pair, and values without any
-        pair are left out.
+        A comparison that is a cell of a claim has the seeds and the region of the cell.
+        Seeds in which a model collapsed make no pair. Values without a pair are left
+        out.
 
         columns: the columns whose mean the paper's table prints
         (lib.papers.grids.metrics)."""
@@ -177,8 +174,10 @@ class Runs:
         metric_of: dict[str, tuple[Column, ...]],
         scale: str,
     ) -> Estimate | None:
-        """Return the Estimate of one model's score above another's in a frame, or
-        None."""
+        """Return the Estimate of the score of `method` minus that of `baseline`, or
+        None.
+
+        It is None where no seed has both, or where a model learned too little."""
         sides: Any = [
             frame[frame["model"] == model].to_dict("records")
             for model in (method, baseline)
@@ -203,11 +202,11 @@ class Runs:
     def differences_to_rivals(
         self, method: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
-        """Return the paired difference of a model to every other one, as {(source,
-        "rival, 3/12, task"): Estimate}. It is positive where `method` is better.
+        """Return {(source, "rival, 3/12, task"): Estimate} of `method` minus each
+        rival.
 
-        The width is named where the runs have one (column `m`). Pairs and columns are
-        as in `estimate_gaps`."""
+        It is positive where `method` is better. The width is named where the runs have
+        one (column `m`). Pairs and columns are as in `estimate_gaps`."""
         estimates, models = {}, [frame["model"] for _, frame, _ in self.frames]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
@@ -222,40 +221,41 @@ class Runs:
         return estimates
 
 
-# What a text may hold that Markdown reads. First a span of code, in which only * and |
-# are marks. Then a backslash before a mark, a mark, the target of a link, emphasis, and
-# addresses.
+# Marks of Markdown within a text. A span of code comes first, since only * and | count
+# in it. Then come a backslash before a mark, a mark, the target of a link, emphasis,
+# and web addresses.
 MARK = re.compile(
     r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`))"
     r"|\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
 )
-# A heading, a list, a line or the target of a link, where it begins a text.
+# Marks of Markdown at the beginning of a text: headings, lists, lines, link targets.
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 
 def escape_text(text: object) -> str:
-    """Return a text on one line, in which Markdown and HTML find no mark of theirs but
-    code.
+    """Return a text on one line, escaped for Markdown and HTML; code spans stay code.
 
-    Texts come from data too: names of classes and of files, and errors that hold them.
-    """
+    Texts may come from data: names of classes and files, and errors that quote them."""
     return BEGIN.sub(r"\\", escape_cell(text))
 
 
 def escape_cell(text: object) -> str:
-    """Return a text as `escape_text` does, for a cell of a table: nothing begins there."""
+    """Return a text escaped for a cell of a Markdown table.
+
+    Marks that count only at the beginning of a line stay as they are."""
     text = " ".join(html.escape(str(text), quote=False).split())
     return MARK.sub(protect_mark, text)
 
 
 def protect_mark(mark: re.Match[str]) -> str:
-    """Return a mark behind a backslash, or a span of code with its own marks so."""
+    """Return a mark with a backslash before it.
+
+    A span of code stays, with a backslash before each * and | in it."""
     return re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
 
 
 def join_levels(names: Iterable[object], between: str) -> list[str]:
-    """Return the names of rows or columns as text, with `between` between their
-    levels."""
+    """Return the names of rows or columns as text, their levels joined by `between`."""
     return [
         between.join(filter(None, map(str, name)))
         if isinstance(name, tuple)
@@ -265,12 +265,12 @@ def join_levels(names: Iterable[object], between: str) -> list[str]:
 
 
 def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
-    """Return (a table as a page shows it, whether titles stand above sources in it).
+    """Return (a table as a page shows it, whether its columns must swap their levels).
 
     A column is (source, title), and the first word of a title is a task. Each measured
-    column stands beside the printed columns of its task. PrintedNumber columns of other
-    tasks are left out, and so are scores on development rows alone: the file of the
-    table has them. Where no task is common, all printed columns stand first."""
+    column is put beside the printed columns of its task. Printed columns of other
+    tasks, and scores on development rows alone, are left out: the file of the table has
+    them. Where no task is common, all printed columns come first."""
 
     def task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]
@@ -293,10 +293,8 @@ def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
 def table_to_html(text: pd.DataFrame, name: str) -> str:
     """Return a table of texts as HTML.
 
-    Columns of words or sentences are flush left, and cells of numbers do not wrap.
-
-    name: a text that no other table of the page has.
-    """
+    Columns of words are flush left, and cells of numbers do not wrap. name: an
+    identifier that no other table of the page has."""
     shown = Styler(
         text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html"
     )
@@ -312,21 +310,21 @@ def table_to_html(text: pd.DataFrame, name: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return the text of a cell: a printed number as printed, a float with four
+    """Return the text of a cell: a printed number as printed, a float to four
     digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
     return f"{value:.4g}" if plain else str(value)
 
 
-WIDTH = 830  # A code host shows a page so wide, in pixels.
-LETTER, BORDER, UNBROKEN = 8, 27, 18  # Of a cell: pixels, pixels, letters on a line.
+WIDTH = 830  # Width of a page on a code host, in pixels.
+# Pixels of a letter, pixels of a cell's border, letters that do not wrap.
+LETTER, BORDER, UNBROKEN = 8, 27, 18
 
 
 def table_to_markdown(frame: pd.DataFrame) -> str:
-    """Return a table of texts as Markdown, the levels of its rows first.
+    """Return a table of texts as Markdown, with the row labels as first columns.
 
-    A level without a name has no title. A table that is wider than a page becomes
-    several, each with the levels of the rows."""
+    A table that is wider than a page becomes several, each with the row labels."""
     names = [name or "" for name in frame.index.names]
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
@@ -344,16 +342,17 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
 
 
 def count_pixels(column: pd.Series) -> int:
-    """Return the pixels that a column of texts needs: numbers stay on a line, words
-    wrap."""
+    """Return the width of a column of texts in pixels; words wrap, numbers do not."""
     words = f"{column.name} {' '.join(map(str, column))}".split()
     texts = [min(len(str(text)), UNBROKEN) for text in column]
     return BORDER + LETTER * max([*texts, *map(len, words)])
 
 
 def part_columns(widths: Sequence[int], levels: int) -> list[range]:
-    """Return the columns behind the levels of the rows, in as few even parts as fit a
-    page."""
+    """Return the numbers of the columns behind the row labels, in parts that fit a
+    page.
+
+    widths: of all columns, in pixels. levels: number of columns with row labels."""
     columns = range(levels, len(widths))
     room, size = WIDTH - sum(widths[:levels]), max(1, len(columns))
     while True:
@@ -364,10 +363,8 @@ def part_columns(widths: Sequence[int], levels: int) -> list[range]:
 
 
 def show_what_varies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return what varies between the rows of a collected frame, as a table.
-
-    It has the labels of the rows, the seeds whose runs are there, and the seeds whose
-    runs are missing."""
+    """Return a table of a frame's labels, with the seeds whose runs are there or
+    missing."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
     table = frame[labels].astype(object).fillna("")

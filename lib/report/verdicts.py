@@ -1,5 +1,5 @@
-"""This module shows words on cells: badges, the words explained, answers. It is free of
-torch."""
+"""This module shows the words of comparisons: as badges, as an explained list, and as a
+page's answer. It is free of torch."""
 
 import re
 from collections import Counter
@@ -24,17 +24,16 @@ from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
-MOST = 4  # A page's answer has so many comparisons; its table has all.
+MOST = 4  # Number of comparisons in a page's answer; its table has all.
 
 
 def mark_word(word: str) -> str:
-    """Return a word with its mark. Each word has a mark of its own, besides its
-    colour."""
+    """Return a word with its mark, so that it can be told without its colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
 def class_of_word(word: str) -> str:
-    """Return a word as a class of the style sheet."""
+    """Return a word as a CSS class: "no-such-effect-here"."""
     return re.sub(r"\W", "-", word)
 
 
@@ -48,15 +47,15 @@ ENVIRONMENT.globals |= {
     "words": WORDS,
     "reading": READING,
 }
-# The index has pages of no paper first, then the pages of each paper, then experiments.
+# Headings of the index, in order; the first has the pages that belong to no paper.
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 # pyrefly: ignore[bad-assignment]  # As above.
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def count_words(verdicts: Collection[Verdict]) -> str:
-    """Return how many comparisons have which word, and how many printed numbers are
-    equal."""
+    """Return a sentence that counts the comparisons by word, and equal printed
+    numbers."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     counts = Counter(r.word for r in cells)
     order = [*list(WORDS)[1:], NOT_MEASURED]
@@ -71,13 +70,13 @@ def count_words(verdicts: Collection[Verdict]) -> str:
 
 
 def plural_of(word: str, count: int) -> str:
-    """Return a word as it stands behind a number."""
+    """Return a word as it follows a number: "3 agree"."""
     return "agree" if word == AGREES and count != 1 else word
 
 
 def printed_or_interest(result: Result) -> str:
-    """Return the printed value of a comparison as text, or the effect of interest in
-    its place."""
+    """Return the printed value of a comparison as text; without one, its smallest
+    effect of interest in brackets."""
     if result.counts and result.printed is not None:
         return f"{result.printed:+.0f} % of the runs"
     if result.printed is not None:
@@ -86,8 +85,8 @@ def printed_or_interest(result: Result) -> str:
 
 
 def write_sentence(result: Result) -> str:
-    """Return a comparison as a sentence: what is compared, ours, printed, and the
-    word."""
+    """Return a comparison as a sentence with the measured effect, the printed one and
+    the word."""
     if result.unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
@@ -109,15 +108,15 @@ def write_answer(
     scale: str = "",
     opening: str = "",
 ) -> list[str]:
-    """Return the answer of a page as sentences, each with its numbers.
+    """Return the answer of a page as at most MOST sentences, each with its numbers.
 
-    It is what was measured: central comparisons with an interval, else the differences
-    that the page draws, else central ones of few seeds, else further findings. A page
-    without any says why, and how many printed numbers are equal.
+    The first kind that the page has is taken: central comparisons with an interval;
+    differences that the page draws, with intervals; central comparisons of few seeds;
+    further findings; all drawn differences. A page without any says why, and counts
+    equal printed numbers.
 
     drawn: sentences on the differences that the page draws. scale: the profile that is
-    judged. opening: what stands before a comparison, where the page is of another
-    profile."""
+    judged. opening: text before each comparison, where it is of another profile."""
     leading = [r for v in verdicts if is_central(v) for r in v.results if not r.beside]
     cells = [r for v in verdicts for r in v.results if not r.beside]
     sure = [r for r in leading if not r.unmeasured]
@@ -152,8 +151,7 @@ def is_central(verdict: Verdict) -> bool:
 
 
 def verdict_to_json(verdict: Verdict) -> Json:
-    """Return a Verdict as a page's JSON file has it: its sentence, and its cells as
-    texts."""
+    """Return the fields of a Verdict for a page's JSON file, its cells as texts."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {

@@ -1,8 +1,8 @@
-"""BERMo (Kodge and Roy, 2021): a weighted sum of all layers stands in place of the last
-one, also while weights are pruned.
+"""BERMo (Kodge and Roy, 2021): a weighted sum of all layers replaces the last layer's
+output, also while weights are pruned.
 
-Read `recipes.py` first: which models there are, and how each is made. `pruning.py` has
-the masks' schedule in a training; masks and mix themselves are `lib/model/masks.py` and
-`lib/model/mix.py`, as an exported model carries them."""
+Read `recipes.py` first: it says which models there are, and how each is made.
+`pruning.py` has the schedule of the masks in a training. The masks and the mix are
+`lib/model/masks.py` and `lib/model/mix.py`, as an exported model carries them."""
 
 TITLE, PREFIX, ORDER = "BERMo", "bermo", 3

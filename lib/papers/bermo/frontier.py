@@ -1,4 +1,4 @@
-"""These are the points of fine-pruning on the frontier, with BERMo's mix and
+"""This module has the frontier's points of fine-pruning, with BERMo's mix and
 without."""
 
 from functools import partial
@@ -8,7 +8,7 @@ from lib.papers import students
 from lib.papers.bermo import recipes
 from lib.papers.points import Method, add_epochs
 
-# Fine-pruned models are pruned so, as BERT diverges under movement pruning (claim B2).
+# Pruning method of these points: BERT diverges under movement pruning (claim B2).
 METHOD = "Magnitude"
 
 

@@ -18,16 +18,16 @@ from lib.stats.measures import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-# A model matches a score that it misses by at most so many points (claim B3).
+# Points by which a model may miss a score and still match it (claim B3).
 MATCH = 0.5
 
 
 def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return log10 of the norm of the gradient in the lower half of the layers.
+    """Return for each run log10 of the gradient norm in the lower half of the layers.
 
-    It is a mean over each run.
-    """
-    # The norms of a run are [parts, L].
+    The log is averaged over steps and layers. It shows whether the mix lets gradients
+    reach these layers."""
+    # norms: one [bins, L] array for each run.
     norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
@@ -37,7 +37,7 @@ def epochs_of_match(
     metric_of: Mapping[str, Sequence[Column]],
     margin: float = MATCH,
 ) -> pd.DataFrame:
-    """Return the least epochs with which each model matches BERT's longest run.
+    """Return the fewest epochs with which each model matches BERT's longest run.
 
     A model matches a score that it misses by at most `margin` points. The DataFrame has
     one line for each task and seed whose budgets were all run: task, seed, and a column
@@ -70,7 +70,7 @@ def epochs_of_match(
 def epochs_to_match(
     frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
 ) -> list[float]:
-    """Return for each run the least epochs with which its model matches BERT's longest
+    """Return for each run the fewest epochs with which its model matches BERT's longest
     run."""
     least = epochs_of_match(frame, metric_of).set_index(["task", "seed"])
     rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)

@@ -1,7 +1,6 @@
 """This module has the methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
 
-They are masks on a schedule, the layer mix, a frozen part, and a record of the
-gradients."""
+They put masks on a schedule, add the layer mix, freeze a part, and record gradients."""
 
 from itertools import pairwise
 
@@ -23,8 +22,8 @@ from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import loop
 
-BINS = 50  # The steps of a run are averaged in at most so many bins.
-# The names of frozen parameters begin with these.
+BINS = 50  # Most bins over which the steps of a run are averaged.
+# First letters of the names of frozen parameters.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
@@ -33,7 +32,7 @@ class Masks(loop.Method):
     them.
 
     The masks are those of lib.model.masks, the schedule that of
-    lib.papers.bermo.schedules. The state that a resumed run needs lies in buffers of
+    lib.papers.bermo.schedules. The state that a resumed run needs is in buffers of
     `model.pruning`, which the finished model does not have. Raises Refused where the
     warm-ups do not fit the number of steps."""
 
@@ -65,10 +64,9 @@ class Masks(loop.Method):
             pruning.register_buffer(name, made)
 
     def before(self, step: int, steps: int) -> None:
-        """Set the threshold of the masks and the weight of the penalty.
+        """Set the threshold of the masks and the weight of the penalty for a step.
 
-        Where the kept share has a target, the weight is steered.
-        """
+        With a target of the kept share, the weight is steered."""
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.final_lambda:
@@ -80,11 +78,12 @@ class Masks(loop.Method):
             self.weight *= steered / self.options.final_lambda
 
     def steer(self, step: int) -> None:
-        """Move the weight of the penalty so that the run ends at the wanted kept share.
+        """Change the weight of the penalty so that the run ends at the target share.
 
-        One score has to reach the final cut when the run ends: the largest score that
-        the wanted share leaves out. Steering by the kept share itself fails: it stays
-        at 1 for long, then it falls within a few steps, too late to brake."""
+        The decisive score is the largest one that the target share leaves out. It has
+        to reach the final cut at the end of the run. Steering by the kept share itself
+        fails: it stays at 1 for long, then falls within a few steps, too late to
+        brake."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
         steered, lag = state.get_buffer("steered"), state.get_buffer("error")
         assert self.cut is not None
@@ -99,8 +98,8 @@ class Masks(loop.Method):
         lag.fill_(error)
 
     def penalty(self) -> dict[str, Tensor]:
-        """Return {"penalty": weight times the mean penalty of all matrices}, if there
-        is one."""
+        """Return {"penalty": weight times the mean penalty of all matrices}; {} for
+        weight 0."""
         if not self.options.final_lambda:
             return {}
         penalties = torch.stack([mask.penalty() for *_, mask in self.places])
@@ -108,8 +107,8 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def count_kept(self) -> tuple[list[int], list[int]]:
-        """Return (how many weights of each masked matrix are kept now, how many it
-        has)."""
+        """Return (kept weights, all weights): two lists with a number for each
+        matrix."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
@@ -123,8 +122,8 @@ class Masks(loop.Method):
         """Multiply the weights by their final masks, and cut out empty heads and
         neurons.
 
-        The masks are gone then. Saves `shares`, the kept share of each layer [L].
-        Returns the counts, which leave out embeddings, pooler, head and layer mix."""
+        The masks are removed. Saves `shares`, the kept share of each layer [L]. Returns
+        counts of weights, which leave out embeddings, pooler, head and layer mix."""
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
@@ -145,11 +144,11 @@ class Masks(loop.Method):
 
 
 def count_metrics(masked: int, surviving: int, everything: int) -> dict[str, float]:
-    """Return the metrics of `masked` weights that have masks, of which `surviving`
-    stay.
+    """Return the metrics of pruning, from numbers of weights.
 
-    everything: the number of all parameters of the layers, biases and LayerNorms
-    included. "remaining" is what the papers call remaining weights."""
+    masked: weights with masks. surviving: those that stay. everything: all parameters
+    of the layers, also biases and LayerNorms. "remaining" is what the papers call
+    remaining weights."""
     return {
         "masked_weights": masked,
         "kept_weights": surviving,
@@ -181,30 +180,27 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # All L + 1 states of float32 values stay in memory until the last one (section
-        # 5).
+        # The mix needs all L + 1 states, 4 bytes a value, in memory (section 5).
         number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 
 
 def freeze_part(model: PreTrainedModel, part: str) -> None:
-    """Freeze a part of the model: the "embeddings", or the "encoder".
+    """Freeze a part of the model: the "embeddings", or the "encoder" with them.
 
-    The embeddings are those of words, positions and types with their LayerNorm. The
-    encoder is the embeddings and the layers. Pooler, head, mix and scores go on
-    learning."""
+    The embeddings are those of words, positions and types with their LayerNorm. Pooler,
+    head, mix and scores go on learning."""
     for name, parameter in base(model).named_parameters():
         if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
 
 class Course(loop.Method):
-    """A Course records the norm of each layer's unclipped gradient, without scores of
-    masks.
+    """A Course records the norm of each layer's unclipped gradient during a training.
 
-    It saves `course`, over at most 50 bins of the run: the means of the norms [bins,
-    L], and the share of the weights that the masks keep at the first step of each bin
-    [bins]. Both are NaN behind the last step of a run that diverged."""
+    The scores of masks do not count. It saves `course`, over at most 50 bins of steps:
+    the mean norms [bins, L], and the share of the weights that the masks keep at the
+    first step of each bin [bins]. Both are NaN after a run diverged."""
 
     def __init__(
         self, run: Scratch, model: PreTrainedModel, steps: int, masks: Masks | None

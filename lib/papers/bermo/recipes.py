@@ -21,7 +21,7 @@ from lib.papers.grids import backbone
 from lib.stats.compare import Column
 
 S = grids.settings("bermo")
-# These are the tables of settings.toml, which says what each is.
+# Tables of settings.toml, which describes each.
 MODELS: tuple[str, ...] = S.MODELS
 PLAIN: dict[str, Literal["mean", "embedding"]] = S.PLAIN
 LEARNED: float = S.LEARNED
@@ -53,7 +53,7 @@ DENSE: dict[str, Train] = S.DENSE
 MASKED: dict[str, Train] = S.MASKED
 EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
-# The temperature of distillation during pruning is the public code's.
+# Targets with a teacher; the temperature is that of the public code.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.deviations("bermo")
 Value = TypeVar("Value")
@@ -62,10 +62,10 @@ Value = TypeVar("Value")
 def setting_of_task(
     settings: Mapping[str, Mapping[str, Value]], profile: str, task: str, what: str
 ) -> Value:
-    """Return what a profile has for a task, out of {profile: {task: value}}.
+    """Return the value of a profile and task from {profile: {task: value}}.
 
     The task "" stands for every other task. Raises Refused for a task without a value;
-    what: names the value in the message."""
+    `what` is the noun of the value in that message."""
     by_task = settings[profile]
     if "" not in by_task:
         check_name(f"task with {what} at {profile}", task, by_task)
@@ -73,16 +73,16 @@ def setting_of_task(
 
 
 def describe_rows(profile: str, task: str) -> Json:
-    """Return the descriptor of the rows of every run on a task."""
+    """Return the descriptor of a task's rows, which all runs of BERMo share."""
     rows = ROWS[profile]
     return grids.describe_data(profile, task, rows.get(task, rows.get("")))
 
 
 def common(profile: str, task: str, model: str, **args: Any) -> Json:
-    """Return arguments of every run on a task.
+    """Return the arguments that all runs of BERMo on a task share, and `args`.
 
-    They are its rows, the settings of spans, the model's mix of layers, and `args`.
-    """
+    They are its rows, the settings of spans, the model's mix of layers, and the margin
+    of divergence. Raises Refused for an unknown model."""
     check_name("model", model, [*MODELS, *PLAIN])
     mix = MIX[profile] if model == "BERMo" else None
     if model in PLAIN:
@@ -98,8 +98,7 @@ def train_settings(
 ) -> Train:
     """Return the settings of training on a task.
 
-    changes: fields with other values; a value that is 0 or None changes nothing.
-    """
+    changes: fields with other values; 0 or None changes nothing."""
     long = LONG[profile] if grids.span_settings(profile, task) else {}
     return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
 
@@ -116,9 +115,9 @@ def dense_spec(
 ) -> Spec:
     """Return the Spec of an unpruned model.
 
-    norm: another reading of the mix. probe: whether encoder and embeddings keep their
-    weights. lower_case: False gives the text as it is to the uncased vocabulary. lr,
-    mix_lr: learning rates of the weights and of the mix; 0 means the profile's."""
+    norm: another normalisation of the mix. probe: whether encoder and embeddings are
+    frozen. lower_case: False gives cased text to the uncased vocabulary. lr, mix_lr:
+    learning rates of the weights and of the mix; 0 means the profile's."""
     train = train_settings(DENSE, profile, task, lr=lr or HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
     args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
@@ -128,10 +127,9 @@ def dense_spec(
 
 
 def warmup(w: int, steps: int) -> float:
-    """Return the `Train.warmup` whose linear warm-up is exactly w of so many steps.
+    """Return the `Train.warmup` whose linear warm-up takes exactly w of the steps.
 
-    Raises Refused where it is longer than the run.
-    """
+    Raises Refused where it is longer than the run."""
     if not 0 <= w <= steps:
         why = f"does not fit a run of {steps}: take at most {steps}"
         raise Refused(f"a warm-up of {w} steps {why}")
@@ -153,9 +151,9 @@ def settings(
 
     epochs, share, weight, lr: values other than the profile's. share: the share of the
     weights that is kept; a penalty is steered to it. weight: lambda of a penalty.
-    begin: the warm-ups before the threshold falls, in units of w; 0 means the
-    profile's. Where the warm-ups do not fit the epochs, the threshold falls by one
-    jump, as in the public code. Raises Refused for an impossible setting."""
+    begin: the warm-up before the threshold falls, in units of w; 0 means the profile's.
+    Where the warm-ups do not fit the epochs, the threshold falls at once, as in the
+    public code. Raises Refused for an impossible setting."""
     check_name("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
@@ -173,9 +171,8 @@ def settings(
     w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = begin or first
-    if (
-        not EXAMPLES[profile] and w * (first + last) >= steps
-    ):  # Few rows have short warm-ups.
+    # With few rows the warm-ups would exceed the run, so they are shortened.
+    if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
@@ -203,8 +200,8 @@ def pruned_spec(
 ) -> Spec:
     """Return the Spec of a pruned model.
 
-    alpha: the share of the loss that the dense BERT of the task teaches. more:
-    arguments of `settings`."""
+    alpha: weight of the teacher's part of the loss; the teacher is the dense BERT of
+    the task. more: arguments of `settings`."""
     train, prune = settings(profile, task, model, method, epochs, **more)
     args = {
         "train": train,

@@ -1,9 +1,9 @@
 """This module has the schedules of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
 
-They give the threshold and the weight of the penalty as functions of the step, and a
-controller finds the weight for a wanted kept share. The module is free of torch. Steps
-are counted from 0. w is `Prune.warmup_steps`, i and f are the initial and final
-warm-ups in units of w, and T is the number of steps of the run."""
+They give the threshold and the weight of the penalty as functions of the step, counted
+from 0. A controller finds the weight for a target of the kept share. The module is free
+of torch. Letters: w steps are `Prune.warmup_steps`; i and f are the initial and final
+warm-ups in units of w; T is the number of steps of the run."""
 
 import math
 from dataclasses import dataclass
@@ -11,23 +11,25 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-EVERY = 2  # The controller moves once in so many steps.
+EVERY = 2  # Steps between two moves of the controller.
+# Gains of the controller, for the logarithm of the penalty's weight.
 PROPORTIONAL, INTEGRAL = (
     20.0,
     1.0,
-)  # These gains act on the logarithm of the penalty's weight.
-REACH = 1e4  # The weight of the penalty stays within this factor of where it started.
+)
+REACH = 1e4  # Largest factor between the penalty's weight and its initial value.
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """A Ramp is `start` up to step `first`, then follows a cubic, and is `end` after
-    `last`."""
+    """A Ramp is a threshold that falls along a cubic from `start` to `end`.
+
+    It is `start` up to step `first`, and `end` after step `last`."""
 
     start: float
     end: float
-    first: int  # This is i w.
-    last: int  # This is T - f w.
+    first: int  # i w
+    last: int  # T - f w
 
     def __call__(self, step: int) -> float:
         """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at
@@ -43,9 +45,9 @@ class Ramp:
 def plan(options: Prune, steps: int) -> Ramp:
     """Return the Ramp of the threshold in a run of `steps` steps.
 
-    Where the two warm-ups leave no room for a ramp, `overlong` decides: "refuse" raises
-    Refused, "jump" lets the threshold jump after the initial warm-up, as the public
-    code does."""
+    Where the two warm-ups leave no step for the ramp, `overlong` decides: "refuse"
+    raises Refused, "jump" lets the threshold jump after the initial warm-up, as the
+    public code does."""
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
         why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
@@ -62,11 +64,12 @@ def penalty(threshold: float, options: Prune) -> float:
 
 
 def planned_score(step: int, first: int, steps: int) -> float:
-    """Return where the score that decides should be at a step, on its way from 1 to 0.
+    """Return the planned value of the decisive score at a step, between 1 and 0.
 
-    It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero
-    slope, as its speed falls with the linear learning rate. It never rises, because no
-    penalty can raise a score again."""
+    The controller (`steer_weight`) holds the score to it. It is 1 up to step `first`.
+    Then it falls along a parabola that ends at 0 with zero slope, as the linear
+    learning rate slows the score down. It never rises, as no penalty can raise a score
+    again."""
     return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
 
 
@@ -74,8 +77,8 @@ def steer_weight(weight: float, error: float, before: float, first: float) -> fl
     """Return the next weight of the penalty, by a proportional and integral controller.
 
     It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a
-    factor of REACH from the starting weight `first`. error: how far the score that
-    decides lags behind `planned_score`, as a share of its whole way. before: the error at the
+    factor of REACH from the initial weight `first`. error: the lag of the decisive
+    score behind `planned_score`, as a share of its whole way. before: the error at the
     last move."""
     move = PROPORTIONAL * (error - before) + INTEGRAL * error
     return min(max(weight * math.exp(move), first / REACH), first * REACH)

@@ -1,5 +1,4 @@
-"""This table lists the steps that only BERMo has (lib.core.steps says what a line
-is)."""
+"""This table lists the steps that only BERMo has (lib.core.steps describes a line)."""
 
 STEPS = {
     "fineprune": {

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def repair_table(table: str, rows: list[str]) -> pd.DataFrame:
     """Return a printed table of probing scores as text, with our names of the tasks.
 
-    A cell that arithmetic corrects has the corrected value and the mark †. rows: the
-    columns that name the rows of the table."""
+    A cell that was corrected by arithmetic has the corrected value and the mark †.
+    rows: the columns that name the rows of the table."""
     frame = published.printed("bermo", table)
     frame.index = frame[rows].fillna("").agg(" ".join, axis=1).str.strip()
     scores = frame[[*bermo.PROBES]].map(str)
@@ -33,8 +33,10 @@ def printed(
     by: Sequence[str] = ("Model",),
     rename: Mapping[str, str] | tuple[()] = (),
 ) -> dict[str, dict[tuple[str, str], Any]]:
-    """Return Table 2, 4 or 5 as a part of a page's table
-    (`lib.papers.published.rows`)."""
+    """Return Table 2, 4 or 5 in the form of a page's table
+    (`lib.papers.published.rows`).
+
+    The names of models have no suffix _BASE."""
     rows = published.rows("bermo", table, list(by), columns=rename)
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
@@ -42,8 +44,9 @@ def printed(
 def measured(
     frame: pd.DataFrame, source: str, by: Sequence[str] = ("model",)
 ) -> dict[Any, dict[tuple[str, str], str]]:
-    """Return a collected frame as a part of Table 2, 4 or 5; the columns `by` name its
-    rows."""
+    """Return the scores of a collected frame in the form of Table 2, 4 or 5.
+
+    by: the columns that name the rows."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(frame["task"])
@@ -54,11 +57,10 @@ def measured(
 def gains(
     part: Mapping[str, Mapping[tuple[str, str], Any]], label: str = "{}"
 ) -> dict[str, float]:
-    """Return {task: points} by which BERMo is printed above BERT, by each task's first
-    metric.
+    """Return {task: points} by which BERMo is printed above BERT, by first metrics.
 
-    part: what `printed` returned. label: a pattern of the names of its rows, with {}
-    for the model."""
+    part: a table from `printed`. label: a pattern of the names of its rows, with {} for
+    the model."""
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }

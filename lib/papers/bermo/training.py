@@ -26,19 +26,20 @@ def fineprune(
     """Fine-tune under masks that a schedule closes, with or without a mix of the
     layers.
 
-    So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs:
-    `start` (any model), and `teacher` where the targets need its logits.
+    The procedure is that of BERMo and of Sanh et al. 2020. A run that diverges is a
+    result. Inputs: `start` (any model), and `teacher` where the targets need its
+    logits.
 
-    prune, mix: the fields of a lib.core.options.Prune and Mix. Without `prune` it is
-    dense fine-tuning with the same measurements. alpha: the weight of the teacher's
-    part with targets "both", while that of the labels is 1 - alpha; the paper has 0.9.
-    frozen: the part that does not learn (lib.papers.bermo.pruning.freeze_part); with
-    "encoder" the run is a probe. margin: a run has diverged if its first metric is at
-    most this much above that of the majority class. Without a margin no run has, and a
-    loss that is not finite is an error. lower_case: False keeps the case of the text,
-    as a script without --do_lower_case does. To an uncased vocabulary every capitalised
-    word is then unknown, and `unknown_share` is the share of such tokens in the
-    training rows. None leaves it to `start`.
+    prune, mix: the fields of a Prune and a Mix (lib.papers.bermo.options). Without
+    `prune` it is dense fine-tuning with the same measurements. alpha: the weight of the
+    teacher's part with targets "both"; that of the labels is 1 - alpha, and the paper
+    has 0.9. frozen: the part that does not learn
+    (lib.papers.bermo.pruning.freeze_part); with "encoder" the run is a probe. margin: a
+    run has diverged if its first metric is at most this much above that of the majority
+    class. Without a margin no run has, and a loss that is not finite is an error.
+    lower_case: False keeps the case of the text, as a script without --do_lower_case
+    does. An uncased vocabulary then knows no capitalised word, and `unknown_share` is
+    the share of unknown tokens in the training rows. None takes the setting of `start`.
 
     It saves predictions of every labelled split but the training rows, and the
     `course`, `shares` and `mix` of lib.papers.bermo.pruning. Metrics of test rows are

@@ -43,9 +43,8 @@ def pairs(
     )
     for number in range(count):
         if rng.random() < SHORT:
-            rng.integers(
-                2, room + 1
-            )  # This length has no effect where a document is one segment.
+            # This length has no effect where a document is one segment.
+            rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _cut_documents(documents[number], documents[other], room, rng)
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)

@@ -79,10 +79,11 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
+# These are rows of Table 2.
 TEACHER_ROW, PLUS = (
     "BERT_BASE (Teacher)",
     "EfficientBERT+",
-)  # These are rows of Table 2.
+)
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code configures "EfficientBERT++" in one way and counts it in another.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
@@ -348,9 +349,8 @@ def student(
         return task_distillation_spec(
             profile, task, net, preparation_spec(profile, model, text), **tuning
         )
-    head = (
-        "QNLI" if task == "WNLI" else task
-    )  # As coded, WNLI is not learned with the others.
+    # As coded, WNLI is not learned with the others.
+    head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
         profile, task, net, shared_supernet_spec(profile), classifier, **tuning
@@ -447,9 +447,8 @@ TURNS = {
 
 
 tasks = partial(grids.tasks, by_profile=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
-seeds = partial(
-    grids.seeds, by_profile=SEEDS
-)  # Tables 2 and 5 take the seeds HEADLINES.
+# Tables 2 and 5 take the seeds HEADLINES.
+seeds = partial(grids.seeds, by_profile=SEEDS)
 
 
 def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:

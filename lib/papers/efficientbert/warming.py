@@ -248,9 +248,8 @@ def rows(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenise_documents, corpus, tokenizer)
-    documents = tokens.cache_rows(key, read, ("ids",))[
-        "ids"
-    ]  # All runs, epochs and seeds share them.
+    # All runs, epochs and seeds share them.
+    documents = tokens.cache_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)

@@ -1,4 +1,4 @@
-"""These functions count GhostBERT's costs for formulas over printed cells
+"""This module counts GhostBERT's costs for formulas over printed cells
 (lib.claims.checks)."""
 
 from fractions import Fraction
@@ -9,11 +9,11 @@ from lib.stats import cost
 
 
 def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
-    """Return a count of an encoder by `lib.stats.cost`.
+    """Return a cost of an encoder by a function of `lib.stats.cost`.
 
     what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: the kept
-    heads, the convention, and options of ghosts; there are no ghosts without such an
-    option."""
+    heads, the convention, and options of ghosts; without the latter there are no
+    ghosts."""
     ours = {
         name: options.pop(name) for name in ("heads", "convention") if name in options
     }

@@ -1,5 +1,5 @@
-"""This module draws panels of Figure 1, with what the paper prints beside ours. It is
-free of torch."""
+"""This module draws panels of Figure 1, with printed values beside ours. It is free of
+torch."""
 
 from collections.abc import Mapping
 
@@ -16,10 +16,10 @@ CALLED = {
 
 
 def lower_limit(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> float:
-    """Return where a panel ends, in points. A seed below it is told in words.
+    """Return the lower end of a panel, in points; lower seeds become text.
 
     part: one line for each seed, with model, m, share and `lost`, the points below the
-    whole model. printed: {model: m, share and lost of what the paper prints}."""
+    whole model. printed: {model: frame of printed m, share and lost}."""
     ends = [part.groupby(["model", "m"])["lost"].median().min() * 1.6]
     return min([*ends, *(rows["lost"].min() for rows in printed.values())]) - 0.5
 
@@ -27,9 +27,10 @@ def lower_limit(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> floa
 def draw_losses(
     axis: Axes, part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]
 ) -> None:
-    """Draw what each model of a task loses over its share of the FLOPs.
+    """Draw the points that each model of a task loses, over its share of the FLOPs.
 
-    Dots are seeds, and open diamonds are printed. Arguments are those of `lower_limit`."""
+    Dots are seeds, and open diamonds are printed. Arguments are those of
+    `lower_limit`."""
     floor = lower_limit(part, printed)
     for model, name in CALLED.items():
         rows, look = part[part["model"] == model], plot.LOOKS[model]
@@ -52,7 +53,8 @@ def draw_losses(
 
 
 def tell_losses(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> str:
-    """Return in words what the cut models lose at the least width, ours and printed."""
+    """Return a sentence on the loss of the cut models at the least width, ours and
+    printed."""
     least, texts = part["m"].min(), []
     for model, theirs in printed.items():
         ours = part[(part["model"] == model) & (part["m"] == least)]

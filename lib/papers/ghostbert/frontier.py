@@ -1,4 +1,4 @@
-"""These are GhostBERT's points on the frontier."""
+"""This module has GhostBERT's points on the frontier."""
 
 from lib.core.spec import Spec
 from lib.papers import grids
@@ -12,7 +12,7 @@ def ghosts(profile: str, task: str, m: int) -> Spec:
 
 
 def ghost_flops(profile: str) -> int:
-    """Return the FLOPs of the ghosts. They do not depend on the width."""
+    """Return the FLOPs that the ghosts add, which do not depend on the width."""
     return cost.ghost_flops(grids.shape(profile), recipes.ghost_options(profile))
 
 

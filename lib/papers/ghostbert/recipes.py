@@ -1,5 +1,4 @@
-"""This module has GhostBERT's settings, Specs, axes of grids, and cost columns of
-tables.
+"""This module has GhostBERT's settings, Specs, axes of grids, and cost columns.
 
 The paper is Huang et al., ACL 2021. At `paper` the settings are the printed ones
 (Appendix A.2, Table 8) wherever the paper prints one. `toy` and `mini` have settings of
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = grids.settings("ghostbert")
-# These are the tables of settings.toml, which says what each is.
+# Tables of settings.toml, which describes each.
 WIDTHS: tuple[int, ...] = S.WIDTHS
 MODELS: tuple[str, ...] = S.MODELS
 WHOLE: tuple[str, ...] = S.WHOLE
@@ -65,7 +64,7 @@ GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
 DEVIATIONS = published.deviations("ghostbert")
-# Names of rows with another training end so.
+# Ends of the names of rows with another training.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.tasks, by_profile=TASKS)
@@ -77,34 +76,34 @@ swept_seeds = partial(grids.seeds, by_profile=SWEPT_SEEDS)
 
 
 def five_tasks(profile: str, chosen: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the tasks of the tables of five tasks, as far as `swept` has them."""
+    """Return the tasks of those tables that have five tasks, at most those of
+    `swept`."""
     return tasks(profile, chosen or [name for name in swept(profile) if name in FIVE])
 
 
 def widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
     """Return the widths of the tables over widths, in twelfths.
 
-    Those that the heads cannot have are left out.
-    """
+    Widths that are no whole number of the encoder's heads are left out."""
     return select_widths(profile, tuple(chosen) or CUT[profile])
 
 
 def swept_widths(profile: str, chosen: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the widths of the tables that change one thing at a time."""
+    """Return the widths, in twelfths, of the tables that change one thing at a time."""
     return select_widths(profile, tuple(chosen) or SWEPT_CUT[profile])
 
 
 def ghost_options(profile: str, **changes: Any) -> Ghost:
-    """Return the paper's ghost module (section 2.1); changes: fields with other
-    values."""
+    """Return the options of the paper's ghost module (section 2.1).
+
+    changes: fields with other values."""
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
 def controls(
     profile: str, ghosts: Ghost, lr: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
-    """Return {row of Table 4: f(profile, task, m) -> its Spec} of the controls at a
-    profile.
+    """Return {row of Table 4: f(profile, task, m) -> Spec} of the controls.
 
     They are the model without ghosts, and both models with labels in both stages. Only
     the profiles in TWICE have them."""
@@ -117,12 +116,10 @@ def controls(
 
 
 def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
-    """Return {(width, row of Figure 1): f(profile, task) -> its Spec} of its controls
-    at a profile.
+    """Return {(width, row of Figure 1): f(profile, task) -> Spec} of the controls.
 
-    Half of the model and the whole model learn the labels in both stages, for as many
-    steps at the same rates as those that are distilled. Only the profiles in TWICE have
-    them."""
+    Half of the model and the whole model learn the labels in both stages, with the
+    steps and rates of the distilled models. Only the profiles in TWICE have them."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {(m, name): partial(student_on_labels, heads=m) for m, name in names.items()}
@@ -131,11 +128,10 @@ def whole_controls(profile: str) -> dict[tuple[int, str], Callable[..., Spec]]:
 def fair_comparisons(
     profile: str, widths: Iterable[int]
 ) -> dict[tuple[int, str], Callable[..., Spec]]:
-    """Return {(width, row of Table 3): f(profile, task) -> its Spec} of models with
-    more training.
+    """Return {(width, row of Table 3): f(profile, task) -> Spec} of longer training.
 
-    One pair is distilled TIMES as long, at the widths of LONGER. In one row the taps of
-    ghosts have the rate of TAPS, where there is one."""
+    At the widths of LONGER both models are distilled TIMES as long. Where TAPS has a
+    learning rate, there is also a row whose ghosts' kernels learn at that rate."""
     made, longer = (
         {},
         () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
@@ -151,8 +147,10 @@ def fair_comparisons(
 
 
 def augmentations(profile: str, tasks: Iterable[str], seed: int) -> list[Row]:
-    """Return rows of the augmented texts of some tasks, made once or, where it draws,
-    at a seed."""
+    """Return rows of the augmented texts of some tasks.
+
+    One augmentation serves all seeds, unless the profile draws rows: then it is at
+    `seed`."""
     made = {task: grids.augmentation(profile, task) for task in tasks}
     return [
         Row(spec if spec.seed is not None else spec.with_seed(seed), task=task)
@@ -165,8 +163,8 @@ def model_spec(
 ) -> Spec:
     """Return the Spec of a model by its name.
 
-    "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, "Prune" or
-    "Distilled" a student without. more: arguments of `student`."""
+    "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, and "Prune" and
+    "Distilled" are students without. more: arguments of `student`."""
     if model == "Plain":
         return teacher(profile, task, family)
     module = ghost_options(profile) if model == "Ghost" else None
@@ -174,8 +172,8 @@ def model_spec(
 
 
 def undistilled_spec(profile: str, task: str, heads: int, ghosts: Ghost | None) -> Spec:
-    """Return the Spec of a model that is cut, gets ghosts, and learns the labels
-    alone."""
+    """Return the Spec of a model that is cut, gets ghosts, and only learns the
+    labels."""
     return finetuned_spec(
         profile, task, untrained_student(profile, task, heads, ghosts)
     )
@@ -184,8 +182,8 @@ def undistilled_spec(profile: str, task: str, heads: int, ghosts: Ghost | None) 
 def convolutions(profile: str) -> dict[str, Json]:
     """Return {row of Table 5: fields of its Ghost}.
 
-    Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all
-    weights that one output sums: over the taps alone, an output would be a sum over 768
+    Conv1D_S mixes channels and Conv1D_F mixes tokens. Their softmax is over all weights
+    of one output. A softmax over the taps alone would make an output a sum over 768
     channels. The paper leaves this open."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
     return {
@@ -199,8 +197,7 @@ def convolutions(profile: str) -> dict[str, Json]:
 def lines_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
     """Return {name: (family, model, heads)} of the rows of Table 1 and of the control.
 
-    They are in the order of the table.
-    """
+    They are in the order of the table."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = parts(family)
@@ -212,8 +209,9 @@ def lines_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
 
 
 def whole_width(family: str) -> dict[str, int]:
-    """Return the label that tells the width of an encoder whose whole has not 12
-    heads."""
+    """Return {"of": heads} for an encoder whose whole width is not 12 heads, else {}.
+
+    Labels of rows show it."""
     heads = parts(family)
     return {} if heads == PARTS else {"of": heads}
 
@@ -222,7 +220,7 @@ def costs(family: str, model: str, m: int) -> tuple[int, int, int]:
     """Return (FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a
     network at `paper`.
 
-    model: "Ghost", or another one without ghosts. m: kept heads of 12. They are of one
+    model: "Ghost", or another one without ghosts. m: kept heads. FLOPs are those of one
     sentence of 128 tokens."""
     base, module = (
         shape("paper", family),
@@ -242,7 +240,7 @@ def cost_cells(
     """Return three cells of a row: {(unit, "printed", "by its rule" or "true"): text}.
 
     unit: "GFLOPs" or "M parameters". text: the printed cell. as_printed, true: counts
-    by the paper's rule and as PyTorch counts, or None."""
+    by the paper's rule and as PyTorch counts; None shows a dash."""
     shown = "–" if as_printed is None else cost.format_count(as_printed, unit)
     exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
     return {
@@ -255,11 +253,10 @@ def cost_cells(
 def module_costs(
     modules: Mapping[str, Ghost], widths: Iterable[int], printed: pd.DataFrame
 ) -> dict[tuple[str, str], dict[tuple[str, str], str]]:
-    """Return rows of a table {(width, label): cells} of ghost modules on BERT-base, at
-    128 tokens.
+    """Return {(width, label): cells} of the costs of ghost modules on BERT-base.
 
-    modules: {label: Ghost}. printed: a published table with its costs, indexed by
-    ("1/12", label)."""
+    Costs are at 128 tokens. modules: {label: Ghost}. printed: a published table with
+    its costs, indexed by ("1/12", label)."""
     base, table = cost.SHAPES["bert-base"], {}
     for m, label in product(widths, modules):
         key, variant = (f"{m}/12", label), {"heads": m, "ghost": modules[label]}

@@ -1,4 +1,5 @@
-"""This module has what pages of GhostBERT share. It is free of torch."""
+"""This module makes parts of tables that pages of GhostBERT share. It is free of
+torch."""
 
 import re
 from collections.abc import Iterable
@@ -22,10 +23,9 @@ COLUMNS = {
 
 
 def show_mending(page: Page, runs: Runs) -> None:
-    """Show how far students are off their teacher at the start and after distillation.
+    """Show how far students are off their teacher, at the start and after distillation.
 
-    Runs that are older than these numbers lack them; a note says how many there are.
-    """
+    Older runs lack these numbers; a note says how many have them."""
     names = ["task", "m", "model", "seed"]
     students = [
         Row(row["spec"], **{name: row[name] for name in names})
@@ -59,7 +59,10 @@ def show_mending(page: Page, runs: Runs) -> None:
 
 
 def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Return {m: (ms without ghosts, ms with them)} where the frontier has a record."""
+    """Return {m: (ms without ghosts, ms with them)} from the frontier's recorded
+    latency.
+
+    The times are of 8 sentences of 128 tokens, for those widths that have both."""
     times = {}
     for line in run_lines():
         ours = (line["page"], line["profile"]) == (FRONTIER, scale)
@@ -75,7 +78,7 @@ def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, floa
 
 
 def show_times(page: Page, widths: Iterable[int]) -> None:
-    """Show how long a sentence takes with ghosts and without (`read_times`)."""
+    """Show a table of forward times with ghosts and without (`read_times`)."""
     scale = page.scope[:]
     table = {
         f"{m}/12": {
@@ -96,8 +99,10 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
 
 
 def mean(part: pd.DataFrame, how: str, digits: str) -> str:
-    """Return the mean of an expression over rows and their number, a dash where no row
-    has it."""
+    """Return the mean of an expression over rows and their number, as text.
+
+    how: an expression of columns. digits: a format of the mean. It is a dash without
+    rows."""
     names = re.findall(r"[a-z_]{4,}", how)
     if not {*names} <= {*part}:
         return "–"

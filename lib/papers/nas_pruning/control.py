@@ -1,8 +1,8 @@
 """This module steers a search over gates to a cost, as arithmetic on arrays.
 
-It has the moving target, the cost loss, which gates may move in a step, and how a
-search ends on its target (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5,
-7.9).
+It has the moving target, the cost loss, the choice of gates that may move in a step,
+and the end of a search on its target (report on NAS pruning, sections 5.1, 5.2, 5.6,
+7.4, 7.5, 7.9).
 
 A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is
 the actual cost, of the gates that are on; R is the target. A region is one layer and
@@ -14,8 +14,8 @@ kind of gates. Each step does this:
     3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
 
 As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of
-the model, while the target falls by hundredths of a per cent; and a task that outweighs
-the cost loss stops the search above its target. Our landing "steps" does this instead:
+the model, while the target falls by hundredths of a per cent. A task that outweighs the
+cost loss stops the search above its target. Our landing "steps" does this instead:
 
     - Movers are the gates on with the largest g, and the gates off with the smallest g below 0.
     - They switch one after another: off while F > R, then on while F < R. So a step ends within one
@@ -43,7 +43,7 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
-EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on above this alpha: 4.595.
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # Alpha above which a gate is on: 4.595.
 
 
 def target_cost(step: int, steps: int, ratio: float, schedule: str) -> float:
@@ -61,8 +61,10 @@ def target_cost(step: int, steps: int, ratio: float, schedule: str) -> float:
 
 
 def sign_of_loss(actual: float, goal: float, tolerance: float) -> int:
-    """Return the sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0
-    (equation 4)."""
+    """Return the sign of the cost loss (equation 4).
+
+    It is +1 where the actual cost is above (1 + tolerance) * goal, -1 where it is below
+    (1 - tolerance) * goal, and 0 in between."""
     return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
 
 
@@ -76,11 +78,10 @@ def encoder_cost(
     full_widths: Sequence[Mapping[str, float]],
     tokens: int = gated.TOKENS,
 ) -> Callable[[Mapping[tuple[int, str], float]], float]:
-    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size
-    `size`.
+    """Return a function {(layer, kind): sum of masks} -> FLOPs of an encoder.
 
-    full_widths: L dicts {"heads", "ffn"}, the widths of each layer where no mask is.
-    """
+    size: the width of a head. full_widths: L dicts {"heads", "ffn"} with the widths of
+    layers, used where a layer has no masks."""
 
     def cost(sums: Mapping[tuple[int, str], float]) -> float:
         widths = [dict(width) for width in full_widths]
@@ -93,19 +94,18 @@ def encoder_cost(
 
 @dataclass
 class Control:
-    """A Control steers N gates. Raises Refused for a target out of reach."""
+    """A Control steers N gates to a cost. Raises Refused for a target out of reach."""
 
     options: Gates
-    # {region: number of gates}, in the order in which the gates lie; a region is
-    # (layer, kind).
+    # {region: number of gates}, in the order of the gates; a region is (layer, kind).
     sizes: dict[Any, int]
-    # It is f({region: sum of masks}) -> FLOPs, linear in each sum.
+    # f({region: sum of masks}) -> FLOPs, linear in each sum
     cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # `region` has the number of each gate's region [N]. `groups` has the gates of
-        # each group, which has its own quota.
+        # `region`: the number of each gate's region [N]. `groups`: the gates that share
+        # a quota of movers.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = (
             self.region if self.options.quota == "layer" else np.zeros_like(self.region)
@@ -129,18 +129,19 @@ class Control:
         return dict(zip(self.sizes, totals, strict=True))
 
     def cost_ratio(self, on: np.ndarray) -> float:
-        """Return F over the whole cost, for gates [N] that are on."""
+        """Return the actual cost as a share of the whole cost; on: the gates [N] that
+        are on."""
         return self.cost(self.sum_masks(on)) / self.full
 
     def ratio(self, alphas: np.ndarray) -> float:
-        """Return F over the whole cost, for gates with alphas [N]."""
+        """Return the actual cost as a share of the whole cost, for alphas [N]."""
         return self.cost_ratio(self.on(alphas))
 
     def slope(self, alphas: np.ndarray) -> np.ndarray:
-        """Return dlogE / dalpha [N].
+        """Return the derivative of the log of the expected cost by each alpha [N].
 
         It is the cost of one more gate of the region, times the derivative of the
-        sigmoid, over E."""
+        sigmoid, over the expected cost."""
         masks = sigmoid(alphas)
         sums = self.sum_masks(masks)
         expected = self.cost(sums)
@@ -161,7 +162,7 @@ class Control:
         """Return (alphas, average, note) after one step.
 
         alphas: float64 [N]. average: the running average of the gradients [N].
-        gradient: the gradient of this step [N]. The note [4] has target and actual
+        gradient: the gradient of this step [N]. The note [4] has target and actual cost
         ratio, and the numbers of gates that switched off and on."""
         options, on = self.options, self.on(alphas)
         average = options.memory * average + (1 - options.memory) * gradient
@@ -189,11 +190,10 @@ class Control:
         return new, average, np.array(note, dtype=np.float64)
 
     def wish_to_switch(self, wish: np.ndarray) -> np.ndarray:
-        """Return the gradients [N] with infinity where a gate has next to none
-        (`idle`).
+        """Return the gradients [N], with infinity where a gate has almost none.
 
-        A zero has no sign, so such a gate would stay as long as others want off.
-        """
+        The option `idle` says how small that is. A zero has no sign, so such a gate
+        would otherwise stay as long as others want off."""
         size = np.abs(wish)
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
@@ -201,8 +201,7 @@ class Control:
     def jump_gates(self, alphas: np.ndarray, wish: np.ndarray) -> np.ndarray:
         """Return alphas after a step as reported: all movers jump at once.
 
-        A region that this would empty keeps the gate that wants off least.
-        """
+        A region that would become empty keeps the gate with the smallest gradient."""
         new = alphas.copy()
         for chosen in self.select_most_eager(np.abs(wish), self.options.share):
             new[chosen] -= JUMP * np.sign(wish[chosen])
@@ -218,8 +217,9 @@ class Control:
     def select_most_eager(
         self, eagerness: np.ndarray, share: float
     ) -> list[np.ndarray]:
-        """Return the ceil(share * n) most eager gates of each group, the first of
-        equals."""
+        """Return the ceil(share * n) most eager gates of each group of n gates.
+
+        Ties keep the first."""
         return [
             group[
                 np.argsort(-eagerness[group], kind="stable")[
@@ -237,7 +237,9 @@ class Control:
         starts: np.ndarray,
         share: float,
     ) -> np.ndarray:
-        """Return the gates that may switch off, in the order of their turns."""
+        """Return the gates that may switch off, in the order of their turns.
+
+        starts: as in `order_gates`. share: the largest share of each group."""
         wish = np.where(on, wish, -np.inf)
         may = np.concatenate(self.select_most_eager(wish, share))
         first = self.order_gates(np.flatnonzero(wish > 0), wish, starts)
@@ -250,8 +252,9 @@ class Control:
     def gates_to_switch_on(
         self, on: np.ndarray, wish: np.ndarray, starts: np.ndarray, share: float
     ) -> np.ndarray:
-        """Return the gates that may switch on because they want to, in the order of
-        their turns."""
+        """Return the gates that may switch on by their gradient, in the order of turns.
+
+        starts: as in `order_gates`. share: the largest share of each group."""
         wish = np.where(on, np.inf, wish)
         first = self.order_gates(np.flatnonzero(wish < 0), -wish, starts)
         return first[
@@ -261,11 +264,11 @@ class Control:
     def order_gates(
         self, gates: np.ndarray, eagerness: np.ndarray, starts: np.ndarray
     ) -> np.ndarray:
-        """Return the gates in the order of their turns: within a region by falling
-        eagerness.
+        """Return the gates in the order of their turns.
 
-        At any moment each region has had the same share of its gates (systematic
-        sampling). starts: the start of each region in [0, 1), [regions]."""
+        Within a region the most eager come first. At any moment each region has had the
+        same share of its gates (systematic sampling). starts: the start of each region
+        in [0, 1), [regions]."""
         gates = gates[np.lexsort((-eagerness[gates], self.region[gates]))]
         region = self.region[gates]
         number = np.bincount(region, minlength=len(self.sizes))
@@ -283,11 +286,11 @@ class Control:
         below: float,
         most: float = math.inf,
     ) -> np.ndarray:
-        """Return the numbers of the gates that switch, out of gates in the order of
-        their turns.
+        """Return the numbers of the gates that switch, out of gates in order of turns.
 
-        Those of `offs` go off while F > `above`. Then those of `ons` go on while F <
-        `below` and as far as F stays within `most`."""
+        Gates of `offs` switch off while the actual cost exceeds `above`. Then gates of
+        `ons` switch on while it is below `below`, and as far as it stays within
+        `most`."""
         names, sums, taken, closed = list(self.sizes), self.sum_masks(on), [], set()
         actual = self.cost(sums)
         for gate in (*offs, *ons):
@@ -298,9 +301,9 @@ class Control:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > most:
-                closed.add(
-                    region
-                )  # F only grows from here, so one more gate will not fit later.
+                # The actual cost only grows from here, so no other gate of this region
+                # will fit.
+                closed.add(region)
             else:
                 sums, actual = new, cost
                 taken.append(gate)
@@ -309,11 +312,10 @@ class Control:
     def trim(
         self, alphas: np.ndarray, average: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (alphas, [gates switched]) at the end of a search, switched to meet
-        the target.
+        """Return (alphas, [gates switched]) of the final trim, which meets the target.
 
-        Gates switch in turn by the average gradient. None switches where F is within
-        the tolerance, or where gates are so coarse that F would come no nearer."""
+        Gates switch in turn by the average gradient. None switches where the cost is
+        within the tolerance, or would come no nearer because gates are coarse."""
         on = new = self.on(alphas)
         if sign_of_loss(
             self.cost(self.sum_masks(on)),
@@ -334,11 +336,12 @@ class Control:
         return alphas, taken
 
     def fit(self, on: np.ndarray, offs: np.ndarray, wish: np.ndarray) -> np.ndarray:
-        """Return the gates that are on [N], fitted to the target: within one gate below
-        R.
+        """Return the gates that are on [N], with a cost at most one gate below the
+        target.
 
-        Gates of `offs` go off in turn until F is at most R. Then other gates come back
-        as far as F stays there, those that want off least first."""
+        Gates of `offs` switch off in turn until the cost is at most the target. Then
+        other gates switch on again as long as it stays so, those with the smallest
+        `wish` first."""
         goal, on = self.full * self.options.ratio, on.copy()
         on[self.choose_switches(on, offs, [], goal, 0)] = False
         back = self.order_gates(
@@ -354,7 +357,7 @@ def random_architecture(
     cost: Callable[[Mapping[Any, float]], float],
     seed: int,
 ) -> np.ndarray:
-    """Return the gates of a random architecture of the target's cost: bool [N].
+    """Return the gates of a random architecture with the target's cost: bool [N].
 
     Each gate has the same chance, so layers end up alike; the report does not say how
     it draws. Raises Refused as Control does."""
@@ -368,12 +371,11 @@ def random_architecture(
 
 
 def random_of_sizes(sizes: dict[Any, int], numbers: list[int], seed: int) -> np.ndarray:
-    """Return the gates of a random architecture with given numbers in each region: bool
-    [N].
+    """Return the gates of a random architecture with given numbers by region: bool [N].
 
-    sizes: {region: number of gates}, in the order in which the gates lie. numbers: how
-    many of each stay. The draws are those of `random_architecture`: the largest of each
-    region stay."""
+    sizes: {region: number of gates}, in the order of the gates. numbers: the number of
+    gates that stay in each region. The draws are those of `random_architecture`: in
+    each region the largest stay."""
     draws = np.random.default_rng(stream(seed, "architecture")).random(
         sum(sizes.values())
     )

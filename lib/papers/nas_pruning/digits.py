@@ -1,11 +1,10 @@
-"""This module reads handwritten digits: MNIST's four idx files, or the digits that come
-with scikit-learn.
+"""This module reads handwritten digits: MNIST's four idx files, or scikit-learn's
+digits.
 
     <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
 
 The files may be plain or gzipped. Some archives have "." in place of the "-" before
-"idx". scikit-learn has 1,797 digits of 8 x 8 pixels, which are split here once for all.
-"""
+"idx". scikit-learn has 1,797 digits of 8 x 8 pixels, with a fixed split here."""
 
 import gzip
 import hashlib
@@ -21,9 +20,9 @@ from lib.core.types import Json
 from lib.data import check
 from lib.data.lines import refuse_content
 
-Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # Each split has images and labels.
+Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # {split: (images, labels)}
 
-# A fifth of scikit-learn's digits are test images.
+# Test images among scikit-learn's digits: a fifth.
 _BUNDLED_TEST = 360
 
 
@@ -45,8 +44,9 @@ def load(root: Path | str, kind: str = "files") -> Digits:
 
 
 def describe(root: Path | str, kind: str) -> Json:
-    """Return the descriptor for a Spec, {"kind", "digest"}. The digest covers images
-    and labels."""
+    """Return the descriptor of digits for a Spec: {"kind", "digest"}.
+
+    The digest covers images and labels."""
     body = hashlib.sha256()
     for images, labels in load(root, kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -54,19 +54,20 @@ def describe(root: Path | str, kind: str) -> Json:
 
 
 def load_descriptor(root: Path | str, descriptor: Json) -> Digits:
-    """Return the digits of a descriptor, as `load` gives them. Raises Refused where the
-    local digits have another digest."""
+    """Return the digits of a descriptor, as `load` does.
+
+    Raises Refused where the local digits have another digest."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
     check(what, describe(root, kind)["digest"], descriptor["digest"])
     return load(root, kind)
 
 
 def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
-    """Return the values of an idx file as an array with so many dimensions.
+    """Return the values of an idx file as an array with this number of dimensions.
 
     Such a file has a magic number and the length of each dimension, big-endian, then
-    one byte for each value. Raises FileNotFoundError where it is missing, ValueError
-    where it is cut off."""
+    one byte for each value. Raises Absent where it is missing, and Refused where it is
+    cut off."""
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         reason = f"{name}-idx{dimensions}-ubyte is missing in {root}"
@@ -89,7 +90,7 @@ def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
 def _bundled() -> Digits:
     from sklearn.datasets import load_digits
 
-    digits: Any = load_digits()  # It is a Bunch; the package has no types.
+    digits: Any = load_digits()  # A Bunch, for which scikit-learn has no types.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
     rows = {

@@ -1,7 +1,7 @@
-"""This step is the report's check on handwritten digits (section 7.1).
+"""This step is the report's check of a search on handwritten digits (section 7.1).
 
-Does a search keep pixels, and does it drop inputs of noise? Letters: P pixels, P inputs
-of noise beside them, N = 2 P gates."""
+It asks whether a search keeps the pixels and drops inputs of pure noise. Letters: P
+pixels, P noise inputs beside them, N = 2 P gates."""
 
 from itertools import chain, pairwise
 
@@ -30,10 +30,10 @@ def digits(
     and gates together from random weights; the cost is the number of inputs. There is
     no retraining. A killed run begins anew, as it takes minutes.
 
-    Metrics are the `accuracy` on the test images with the kept inputs alone, the
-    numbers of `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as
-    in `nas_search`. Arrays "inputs" are `kept` [2, height, width], pixels first,
-    `alphas` [N] and the curve [steps, 4]."""
+    Metrics: `accuracy` on the test images with only the kept inputs, the numbers of
+    kept `pixels` and `noise` inputs, `ratio`, and those of a final trim as in
+    `nas_search`. Arrays "inputs": `kept` [2, height, width], pixels first, `alphas` [N]
+    and the curve [steps, 4]."""
     loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
     arrays = images_of.load_descriptor(paths.data_root() / "mnist", images)
@@ -63,7 +63,7 @@ def digits(
 
 
 def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
-    """Return linear layers with ReLU between them."""
+    """Return linear layers of these widths with ReLU between them."""
     layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
@@ -71,8 +71,10 @@ def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
 def inputs_of(
     pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
-    """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then
-    noise."""
+    """Return the inputs [B, 2 P] of images [B, height, width].
+
+    They are pixels in [0, 1], then Gaussian noise of the options' standard
+    deviation."""
     pixels = pixels.flatten(1).float() / 255
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)
@@ -85,7 +87,7 @@ def train(
     gates: Gates,
     options: Perceptron,
 ) -> Gating:
-    """Train weights and gates together. Returns the search."""
+    """Train weights and gates together. Return the Gating of the search."""
     pixels, labels = split
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
@@ -120,8 +122,10 @@ def accuracy(
     options: Perceptron,
     seed: int,
 ) -> float:
-    """Return the share of the images that are classified right by the kept inputs [N]
-    alone."""
+    """Return the share of the images that are classified right with only the kept
+    inputs.
+
+    selected: whether each input is kept, bool [N]."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
     batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(

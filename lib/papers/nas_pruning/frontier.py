@@ -1,4 +1,5 @@
-"""These are the points of NAS pruning on the frontier: searched and random networks."""
+"""This module has the frontier's points of NAS pruning: searched and random
+networks."""
 
 from functools import partial
 
@@ -9,13 +10,14 @@ from lib.papers.points import Method, network
 
 
 def search_point(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
+    """Return the Spec of a search in the teacher, for a network of m/12 of its
+    FLOPs."""
     teacher = grids.teacher(profile, task)
     return recipes.search_spec(profile, task, teacher, ratio=m / students.HEADS)
 
 
 def random_point(profile: str, task: str, m: int) -> Spec:
-    """Return the Spec of a random architecture of the same cost."""
+    """Return the Spec of a random architecture with m/12 of the teacher's FLOPs."""
     return recipes.random_spec(grids.teacher(profile, task), ratio=m / students.HEADS)
 
 

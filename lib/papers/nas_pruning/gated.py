@@ -1,5 +1,4 @@
-"""This module has the cost of an encoder with gates, as the report on NAS pruning
-counts it.
+"""This module has the cost of an encoder with gates, by the report's convention.
 
 It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are
 the matrix products: queries, keys, values, output projection, scores, weighted sum,
@@ -22,10 +21,11 @@ from lib.stats.cost import layer_widths as layer_widths
 from lib.stats.cost import layered_flops as flops
 
 TOKENS = 128
-OPEN = 1 / (1 + math.exp(-START))  # A gate that is on has this mask: 0.9933.
-KEPT = 0.99  # A gate counts as on where its mask is above this.
+# Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
+OPEN = 1 / (1 + math.exp(-START))
+KEPT = 0.99  # Mask above which a gate counts as on.
 
-# The report prints these GFLOPs: {name: (shape, mask, GFLOPs)}.
+# {name: (shape, mask, GFLOPs that the report prints)}
 REPORTED = {
     "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
     "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
@@ -35,8 +35,8 @@ REPORTED = {
 
 
 def masked_flops(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
-    """Return the FLOPs of a model of a Shape in which every head and neuron has the
-    same mask."""
+    """Return the FLOPs of a model of a Shape whose heads and neurons all have one
+    mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens
@@ -44,7 +44,7 @@ def masked_flops(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float
 
 
 def head(hidden: int, size: int, tokens: int = TOKENS) -> int:
-    """Return the FLOPs of one head: 8 T H D + 4 T T D."""
+    """Return the FLOPs of one head: 8 T H D + 4 T T D. size: D."""
     return layer(hidden, hidden, size, size, 0, tokens)
 
 

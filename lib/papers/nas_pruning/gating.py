@@ -20,22 +20,21 @@ from lib.papers.nas_pruning.control import Control, encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
-# Each step logs these values.
+# Columns of the search's curve, logged at each step.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-NAMES = {
-    "ffn": "neurons"
-}  # The operation "keep" has another name for this kind of gate.
+# Names of kinds of gates in the operation "keep", where they differ.
+NAMES = {"ffn": "neurons"}
 
-Region = tuple[int, str]  # This is (layer, kind).
+Region = tuple[int, str]  # (layer, kind)
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.
 
 
 class Gating(loop.Method):
-    """A Gating moves gates towards a cost while the weights train
+    """A Gating moves gates to a target cost while the weights train
     (lib.papers.nas_pruning.control).
 
-    The running average of the gates' gradients is a buffer of the model while it
-    trains. Raises ValueError for a target out of reach."""
+    The running average of the gates' gradients is a buffer of the model during the
+    training. Raises ValueError for a target out of reach."""
 
     def __init__(
         self,
@@ -46,8 +45,7 @@ class Gating(loop.Method):
         cost: Cost,
         options: Gates,
     ) -> None:
-        """Take N gates `alphas`, with `sizes` and `cost` as
-        lib.papers.nas_pruning.control.Control has them."""
+        """Take N gates `alphas`; `sizes` and `cost` are as in a Control."""
         self.run, self.model, self.apart = run, model, tuple(alphas)
         self.control = Control(options, sizes, cost, run.seed)
         number = len(self.control.region)
@@ -66,7 +64,7 @@ class Gating(loop.Method):
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def trim_to_target(self) -> tuple[Json, np.ndarray, np.ndarray]:
-        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of
+        """Do the final trim. Return (metrics, alphas [N], the curve [steps, 4] of
         COLUMNS)."""
         control, before, logged = (
             self.control,
@@ -129,7 +127,7 @@ def flatten(tensors: Iterable[Tensor]) -> np.ndarray:
 
 
 def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
-    """Fill several tensors from one array, the reverse of `flatten`."""
+    """Fill several tensors from one array, as the reverse of `flatten`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
         for tensor, part in zip(tensors, np.split(values, ends), strict=True):
@@ -139,11 +137,10 @@ def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
 def costs(
     model: PreTrainedModel, regions: Iterable[str]
 ) -> tuple[dict[Region, int], Cost]:
-    """Return what a search over some regions of a model needs, whether it has gates yet
-    or not.
+    """Return what a Control needs for some regions of a model, with or without gates.
 
-    These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) ->
-    FLOPs (lib.papers.nas_pruning.control)."""
+    These are {(layer, kind): number of gates}, and a function {(layer, kind): sum of
+    masks} -> FLOPs."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(layers(model)):
         planned = gates.plan(layer, regions)
@@ -156,8 +153,8 @@ def costs(
 
 
 def widths(layer: nn.Module) -> dict[str, int]:
-    """Return how much a layer has of each kind: {"heads", "ffn", "embedding", "qk",
-    "v"}."""
+    """Return the number of parts of each kind in a layer: {"heads", "ffn", "embedding",
+    "qk", "v"}."""
     return {
         "ffn" if what == NAMES["ffn"] else what: size
         for what, size in count_parts(layer).items()
@@ -165,8 +162,9 @@ def widths(layer: nn.Module) -> dict[str, int]:
 
 
 def flops(model: PreTrainedModel) -> int:
-    """Return the FLOPs of a model as it is, cut or whole, in the report's
-    convention."""
+    """Return the FLOPs of a model as it is, cut or whole, by the report's convention.
+
+    See lib.papers.nas_pruning.gated."""
     attention: Any = layers(model)[0].attention
     size, layer_widths = attention.self.attention_head_size, map(widths, layers(model))
     return measured.flops(model.config.hidden_size, size, layer_widths)
@@ -175,19 +173,18 @@ def flops(model: PreTrainedModel) -> int:
 def numbers(
     architecture: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]
 ) -> list[int]:
-    """Return how many gates of each region an architecture keeps, in the order of
-    `sizes`.
+    """Return the number of gates that an architecture keeps in each region.
 
-    architecture: what `architecture` returns. sizes: the number of gates of each
-    region."""
+    The order is that of `sizes`, {region: number of gates}. architecture: what the
+    function `architecture` returns."""
     return [len(architecture[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
 
 
 def architecture(
     sizes: Mapping[Region, int], on: np.ndarray
 ) -> dict[str, list[list[int]]]:
-    """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons":
-    ...}.
+    """Return the argument of the operation "keep": {"heads": L lists of indices,
+    "neurons": ...}.
 
     sizes: the number of gates of each region. on: whether each gate is on, in the order
     of `sizes`."""

@@ -1,5 +1,5 @@
-"""This module has the NAS report's measures beside scores: how a search comes to its
-target, and which inputs it keeps.
+"""This module has the NAS report's measures beside scores: the approach of a search to
+its target, and the inputs that it keeps.
 
 It is free of torch."""
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def flops_course(run: Run) -> np.ndarray | None:
-    """Return the FLOPs [N] of a network after each step of its search.
+    """Return the share of the FLOPs [N] after each of the N steps of a run's search.
 
-    It is None for the run of a network that was cut, which searches nothing."""
+    It is None for the run of a network that was only cut."""
     if "target" not in run.metrics:
         return None
     return run.arrays("search")["curve"][:, 1]
 
 
 def epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return the epochs of each search until its FLOPs come within 1 % of the
+    """Return for each search the epochs until its FLOPs are within 1 % of the
     target."""
     epochs = []
     for run in frame["run"]:
@@ -40,10 +40,10 @@ def epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
 
 
 def swing(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return how far the FLOPs of each search still swing at its end.
+    """Return for each search how much its FLOPs still swing at the end.
 
-    It is the standard deviation over the last fifth of the steps, in points of the
-    whole model's FLOPs, before the final trim. It is nan for the networks that were
+    It is their standard deviation over the last fifth of the steps, before the final
+    trim, in points of the whole model's FLOPs. It is nan for networks that were only
     cut."""
     swings = []
     for flops in map(flops_course, frame["run"]):

@@ -1,4 +1,5 @@
-"""A search or a retraining learns from a teacher's logits, its states, or both.
+"""This module has the losses of searches and retraining: a teacher's logits, its
+states, or both.
 
 Each objective is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
 parts...} (lib.train.loop.fit)."""
@@ -23,10 +24,8 @@ from lib.train.objectives import TaskTraining, predict_targets
 def objective_of(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
-    """Return the objective that the options name.
-
-    The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
-    """
+    """Return the objective that the options name (report, sections 1.4, 5.4, 5.5,
+    7.3)."""
     if options.kind == "prediction":
         return squared_objective(training, model)
     if options.kind == "intermediate":
@@ -40,8 +39,7 @@ def objective_of(
 def squared_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
-    """Return the objective that learns the teacher's logits by their mean squared
-    error."""
+    """Return the objective of the mean squared error to the teacher's logits."""
     teacher = training.teacher_logits
 
     def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
@@ -55,12 +53,12 @@ def squared_objective(
 def intermediate(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss of the teacher's states, each part summed over the layers.
+    """Yield a loss on the teacher's states, each part summed over the layers.
 
     The part "layers" has the squared errors of the embedding output and of the layers'
-    outputs, the part "attention" those of raw attention scores. A student of another
-    width than its teacher has a linear layer to the teacher's width meanwhile, which
-    trains with it, as in TinyBERT's code."""
+    outputs, the part "attention" those of raw attention scores. A student narrower than
+    its teacher gets a linear layer to the teacher's width, which trains with it, as in
+    TinyBERT's code."""
     teacher, _ = training.teacher
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
@@ -75,7 +73,7 @@ def intermediate(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
     with ExitStack() as held:
-        if between:  # It is a part of the student, so that checkpoints hold it.
+        if between:  # As a part of the student, the layer is saved in checkpoints.
             torch.manual_seed(stream(training.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
@@ -88,8 +86,10 @@ def intermediate(
 def two_stages(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss that matches the teacher's hidden states for the first half of the
-    steps, and its logits for the second."""
+    """Yield a loss that matches hidden states in the first half of the steps, then
+    logits.
+
+    Both are the teacher's."""
     with (
         squared_objective(training, student) as later,
         intermediate(training, student, options) as first,
@@ -98,8 +98,8 @@ def two_stages(
 
 
 class Stages(loop.Method):
-    """A Stages trains with one loss for the first half of the steps, and with another
-    for the second."""
+    """A Stages trains with one loss in the first half of the steps, then with
+    another."""
 
     def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
         self.first, self.later = first, later
@@ -112,8 +112,9 @@ class Stages(loop.Method):
 
 
 def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
-    """Return L lists: the heads of the whole model that each layer of the student still
-    has."""
+    """Return L lists: the heads of the whole model that each layer of the student has.
+
+    Attention is matched by these heads."""
     heads = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "keep" and "heads" in op:

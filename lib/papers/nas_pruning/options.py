@@ -1,7 +1,7 @@
 """This module has the options of the report on NAS pruning, free of torch.
 
-A default means "off", so that a field that is added later leaves the identity of
-earlier runs alone. The comment at a field also says what the paper leaves open."""
+A default means "off", so a field that is added later keeps the identity of earlier
+runs. The comment at a field also says what the report leaves open."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,64 +11,65 @@ from lib.core.options import Count, Option, Positive, ShareAbove0, ShareBelow1
 
 @dataclass(frozen=True)
 class Gates(Option):
-    """A Gates is the settings of a search over gates (sections 5.1 to 5.6 and 7.2 to
+    """A Gates has the settings of a search over gates (sections 5.1 to 5.6, 7.2 to
     7.9)."""
 
-    # These parts are searched. The report ends at "heads" and "ffn"; a Perceptron has
+    # Parts that are searched. The report has "heads" and "ffn" only; a Perceptron has
     # "inputs".
     regions: tuple[Literal["heads", "ffn", "embedding", "qkv", "inputs"], ...]
-    ratio: ShareAbove0  # This is R*, a share of the whole model's FLOPs: 0.1, 0.3, 0.5 or 0.7.
-    share: ShareAbove0  # This share of the gates may move in a step: 0.1. At 1.0 nothing is held.
-    # The share is of each "layer" and kind, or of "all"; the report's "region" is not
-    # defined.
+    ratio: ShareAbove0  # R*: target share of the whole model's FLOPs, such as 0.3.
+    # Largest share of the gates that may move in a step: 0.1 as reported.
+    share: ShareAbove0
+    # Gates that the share is of: each "layer" and kind, or "all". The report's "region"
+    # is not defined.
     quota: Literal["layer", "all"]
-    # A gate that moves jumps by 10; the report's "rescaled" is not defined.
+    # Change of a moving gate's alpha: a jump of 10. The report's "rescaled" is not
+    # defined.
     update: Literal["jump"]
-    weight: float  # This is lambda_cost: 1 (section 7.9).
-    # This is t, which is not given. PrintedNumber sizes lie within 1 % of their target
-    # at best.
+    weight: float  # Weight lambda_cost of the cost loss: 1 in the report (section 7.9).
+    # Relative tolerance of the target, which the report does not give. Printed sizes
+    # lie within 1 % of their target at best.
     tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
-    # A final trim, which the report does not have, ends on the target. With "steps"
-    # each step also stops where its target is reached.
+    # When a search meets its target: by a final trim at the "end", which the report
+    # does not have, or with "steps" also in each step.
     landing: Literal["end", "steps"]
-    # The target falls from 1 to the ratio along a line ("additive") or a geometric one;
-    # with "none" it is the ratio throughout, as in section 7.4.
+    # Fall of the target from 1 to the ratio: along a line ("additive") or geometric.
+    # With "none" it is the ratio throughout, as in section 7.4.
     schedule: Literal["none", "additive", "multiplicative"] = "none"
-    # The running average of the alphas' gradients keeps this share of itself in each
-    # step; the report does not name their optimiser.
+    # Decay of the running average of the alphas' gradients in each step. The report
+    # does not name their optimiser.
     memory: ShareBelow1 = 0.0
-    # A gradient below this share of its region's mean counts as zero, and its gate
-    # leaves first.
+    # Share of a region's mean gradient below which a gradient counts as zero; such
+    # gates leave first.
     idle: ShareBelow1 = 0.0
 
 
 @dataclass(frozen=True)
 class Perceptron(Option):
-    """A Perceptron is the network of the digits check (section 7.1): dense layers and
-    ReLU."""
+    """A Perceptron is the network of the digits check (section 7.1), with ReLU
+    layers."""
 
     # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
-    widths: tuple  # The layers behind the inputs have these widths; the last has the 10 classes.
-    epochs: Count  # The report has 15 for three layers, and 20 for eleven.
-    batch: Count  # The report gives none.
-    lr: Positive  # This is Adam's rate; the report gives none.
-    noise: Positive  # This is the noise's standard deviation, for pixels in [0, 1]; not given.
+    # Widths of the layers behind the inputs; the last is 10, for the classes.
+    widths: tuple
+    epochs: Count  # 15 for three layers and 20 for eleven, in the report.
+    batch: Count  # Not given in the report.
+    lr: Positive  # Adam's learning rate; not given in the report.
+    noise: Positive  # Standard deviation of the noise, for pixels in [0, 1]; not given.
 
 
 @dataclass(frozen=True)
 class Objective(Option):
-    """An Objective says what a search or a retraining learns from (section 7.3)."""
+    """An Objective names what a search or a retraining learns from (section 7.3)."""
 
-    # "prediction" has the squared error to a teacher's logits, and "cross_entropy" the
-    # labels. By "soft_cross_entropy", as in TinyBERT's code, classes learn from a
-    # teacher, and a regression learns its labels. "intermediate" matches states, and
-    # "two_stage" states, then logits.
+    # "prediction" is the squared error to a teacher's logits, and "cross_entropy" the
+    # loss on labels. With "soft_cross_entropy", as in TinyBERT's code, classes learn
+    # from a teacher, and a regression learns its labels. "intermediate" matches states,
+    # and "two_stage" matches states, then logits.
     kind: Literal[
         "prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage"
     ]
-    # The intermediate loss has attention scores too. That heads match by index is a
-    # guess.
+    # Whether the intermediate loss has attention scores too. That heads match by index
+    # is a guess.
     attention: bool = False
-    mask: bool = (
-        False  # The intermediate means leave padding out; the report does not say.
-    )
+    mask: bool = False  # Whether means leave out padding; the report does not say.

@@ -12,11 +12,11 @@ from lib.papers.nas_pruning.options import Gates
 def random_architecture(run: RunWriter, gates: Json) -> Json:
     """Draw an architecture of a given cost.
 
-    Inputs: `start`, of which only the sizes count; `search`, whose numbers of heads and
-    neurons in each layer are kept where it is there, so that only the choice within a
-    layer is random. gates: the fields of a lib.core.options.Gates, of which regions,
-    ratio and tolerance matter, and with `search` the regions alone. Metrics have the
-    names of those of `nas_search`."""
+    Inputs: `start`, the model whose sizes count; `search`, optional. With a search,
+    each layer keeps as many heads and neurons as the search left, so that only the
+    choice within a layer is random. gates: the fields of a Gates, of which regions,
+    ratio and tolerance matter; with `search` only the regions. Metrics have the names
+    of those of `nas_search`."""
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
     if search := run.inputs.get("search"):

@@ -24,7 +24,7 @@ from lib.stats.compare import Column
 from lib.stats.cost import SHAPES
 
 S = grids.settings("nas_pruning")
-# These are the tables of settings.toml, which says what each is.
+# Tables of settings.toml, which describes each.
 MAIN: str = S.MAIN
 RATIOS: tuple[float, ...] = S.RATIOS
 TIMES: int = S.TIMES
@@ -32,7 +32,7 @@ LONG: tuple[str, ...] = S.LONG
 TEN: tuple[str, ...] = S.TEN
 AUGMENTED: tuple[str, ...] = S.AUGMENTED
 COLUMNS: tuple[Column, ...] = S.COLUMNS
-CLAIM_COLUMNS = COLUMNS  # Claims are judged by these.
+CLAIM_COLUMNS = COLUMNS  # Metrics by which claims are judged.
 TARGETS: tuple[float, ...] = S.TARGETS
 TASKS: dict[str, tuple[str, ...]] = S.TASKS
 SIZED: dict[str, tuple[float, ...]] = S.SIZED
@@ -64,7 +64,7 @@ STAGES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = S.STAGES
 WINNING: dict[str, float] = S.WINNING
 GATES: Json = S.GATES
 REPORTED: Json = S.REPORTED
-# Table 10 compares with another paper's accuracies. It is at their level, and names
+# Columns of Table 10. It compares with accuracies of another paper, which reports
 # Pearson's correlation alone.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
@@ -74,23 +74,24 @@ SMALL_TEACHER = published.deviations("nas_pruning", "small_teacher")
 DIGITS = published.deviations("nas_pruning", "digits")
 
 
-tasks = partial(
-    grids.tasks, by_profile=TASKS
-)  # Some tables take RANDOM, PAIR, TRIO or TEST.
-seeds = partial(grids.seeds, by_profile=SEEDS)  # Some tables take HEADLINES or REPEATS.
+# Other tables pass RANDOM, PAIR, TRIO or TEST in place of TASKS.
+tasks = partial(grids.tasks, by_profile=TASKS)
+# Other tables pass HEADLINES or REPEATS.
+seeds = partial(grids.seeds, by_profile=SEEDS)
 
 
 def gates(ratio: float = 0.3, **changes: Any) -> Gates:
-    """Return the report's search at a target ratio of FLOPs; changes: other fields of
-    Gates."""
+    """Return the settings of the report's search; changes: other fields of Gates.
+
+    ratio: target share of the FLOPs."""
     return Gates(ratio=ratio, **GATES | changes)
 
 
 def general_spec(profile: str, model: str = MAIN) -> Spec:
     """Return the Spec of an encoder before any task.
 
-    Raises Refused, naming the nearest, for an unknown model, and for BERT-Mini at mini.
-    """
+    Raises Refused, with the nearest name, for an unknown model, and for BERT-Mini at
+    mini."""
     check_name("model", model, CHECKPOINTS)
     if profile == "paper":
         return start_checkpoint(profile, CHECKPOINTS[model])
@@ -120,7 +121,7 @@ def whole_model(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> 
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()
 ) -> Spec:
-    """Return the Spec of TinyBERT on a task, distilled from BERT-base in two stages
+    """Return the Spec of a TinyBERT on a task, distilled from BERT-base in two stages
     (Table 3).
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows
@@ -139,9 +140,9 @@ def pace_training(
 ) -> Train:
     """Return the Train of a task, out of {profile: Train}.
 
-    long: tasks of fewer epochs at `paper`. TinyBERT's code chooses the best model by
-    both correlations of STS-B. changes: fields with other values; 0 changes nothing.
-    """
+    long: tasks of fewer epochs at `paper`. For STS-B the best model is chosen by both
+    correlations, as in TinyBERT's code. changes: fields with other values; 0 changes
+    nothing."""
     train, changes = settings[profile], {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
@@ -150,7 +151,7 @@ def pace_training(
 
 
 def rows(profile: str, task: str) -> Json:
-    """Return the descriptor of the rows of searches and retraining."""
+    """Return the descriptor of a task's rows for searches and retraining."""
     if profile in ROWS:
         return grids.describe_data(profile, task, ROWS[profile])
     return grids.dataset(profile, task)
@@ -159,15 +160,16 @@ def rows(profile: str, task: str) -> Json:
 def states(
     profile: str, kind: Literal["intermediate", "two_stage"] = "intermediate"
 ) -> Objective:
-    """Return the objective that matches attention scores and layer outputs."""
+    """Return the objective that matches attention scores and layer outputs.
+
+    kind: "two_stage" learns logits in the second half of the steps."""
     return Objective(kind, attention=True, mask=profile != "paper")
 
 
 def augmentation_spec(profile: str, task: str, augmented: bool = True) -> Spec | None:
-    """Return the Spec of augmented rows beside the rows of searches and retraining.
+    """Return the Spec of augmented rows for searches and retraining.
 
-    It is None where not `augmented`.
-    """
+    It is None where not `augmented`."""
     return grids.augmentation(profile, task, rows(profile, task)) if augmented else None
 
 
@@ -184,9 +186,9 @@ def search_spec(
 ) -> Spec:
     """Return the Spec of a search in a model `start`, by default that of `whole_model`.
 
-    Without a `guide` the model is its own teacher (5.5). times: multiple of the
+    guide: the teacher; without one the model is its own (5.5). times: multiple of the
     profile's epochs. enlarged: whether it sees augmented rows, at `paper` for one epoch
-    (7.6). lr: learning rate; 0 means the profile's. gate: fields of `gates`."""
+    (7.6). lr: learning rate; 0 means the profile's. gate: arguments of `gates`."""
     start, train = (
         start or whole_model(profile, task),
         pace_training(SEARCH, profile, task, lr=lr),
@@ -204,12 +206,11 @@ def search_spec(
 
 
 def random_spec(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
-    """Return the Spec of a random architecture in a model, of the cost of a search
-    (Table 5).
+    """Return the Spec of a random architecture with the cost of a search (Table 5).
 
     search: the Spec of a search whose numbers of heads and neurons in each layer it
-    keeps. So it tells whether a search finds more than how many parts each layer needs.
-    """
+    keeps. This shows whether a search finds more than the number of parts of each
+    layer."""
     inputs = {"start": start, "search": search}
     return Spec("random_architecture", {"gates": gates(**gate)}, inputs)
 
@@ -227,8 +228,9 @@ def stages(
     """Return the Spec of two stages of distillation from `start`: states, then
     `objective`.
 
-    search: the Spec that finds the architecture to train; None trains the whole model.
-    epochs: epochs of the two stages; by default the profile's."""
+    guide: the teacher. search: the Spec that finds the architecture to train; None
+    trains the whole model. epochs: epochs of the two stages; by default the
+    profile's."""
     args = grids.common_arguments(profile, task, rows(profile, task))
     one, two = (
         args | {"train": pace_training(settings, profile, task, epochs=number)}
@@ -280,11 +282,11 @@ def random(
     times: int = 1,
     **gate: Any,
 ) -> Spec:
-    """Return the Spec of a random architecture with the same retraining.
+    """Return the Spec of a random architecture with the retraining of a searched one.
 
     sized: whether each layer keeps as many heads and neurons as the search of the same
-    target leaves there (`random_spec`); lr is then that of the search. times: multiple of the
-    epochs of retraining."""
+    target leaves there (`random_spec`). lr: learning rate of that search. times:
+    multiple of the epochs of retraining."""
     fine_tuned = whole_model(profile, task)
     search = search_spec(profile, task, fine_tuned, lr=lr, **gate) if sized else None
     trainings = (INTERMEDIATE[profile], PREDICTION[profile])
@@ -311,7 +313,7 @@ def magnitude_spec(
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model
     is. taught: whether each round learns the logits of the dense model instead, as a
-    searched network does. Raises Refused for a share that is no round's."""
+    searched network does. Raises Refused for a share that no round ends with."""
     check_name("kept share", share, ROUNDS[profile])
     origin = general_spec(profile, model)
     dense = grids.teacher(profile, task, train=MAGNITUDE[profile])
@@ -335,8 +337,7 @@ def model_spec(profile: str, task: str, model: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 %
     BERT-base".
 
-    A network is retrained on augmented rows where the report does so, at `paper`.
-    """
+    Such a network is retrained on augmented rows at `paper`, for the report's tasks."""
     share, _, base = model.rpartition(" % ")
     if not share:
         return whole_model(profile, task, model)
@@ -349,10 +350,9 @@ def label(ratio: float, kind: str = "NAS") -> str:
 
 
 def random_network(ratio: float, shape: str) -> Json:
-    """Return a random architecture of a share of a model's FLOPs, at its true size.
+    """Return a random architecture with a share of a model's FLOPs, at its true size.
 
-    The step `latency` takes it. shape: a name of lib.stats.cost.SHAPES.
-    """
+    It is an argument of the step `latency`. shape: a name of lib.stats.cost.SHAPES."""
     full = SHAPES[shape]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
@@ -371,8 +371,9 @@ def random_network(ratio: float, shape: str) -> Json:
 
 
 def least_share(profile: str) -> float:
-    """Return the share of the encoder's FLOPs that one head and one neuron in each
-    layer leave."""
+    """Return the share of FLOPs that is left by one head and one neuron in each layer.
+
+    No search can go below it."""
     encoder = shape(profile)
     one = gated.flops(
         encoder.hidden,

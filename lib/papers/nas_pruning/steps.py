@@ -1,6 +1,6 @@
 """This table lists the steps that only the report on NAS pruning has.
 
-lib.core.steps says what a line is."""
+lib.core.steps describes a line."""
 
 STEPS = {
     "nas_search": {

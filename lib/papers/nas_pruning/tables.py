@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from lib.report.artefact import Page
     from lib.report.tables import Runs
 
+# Models of Tables 6 to 8.
 TESTED = (
     "TinyBERT-4L",
     "TinyBERT-6L",
     "BERT-base",
-)  # They are the models of Tables 6 to 8.
+)
 
 
 def rows(
@@ -38,7 +39,7 @@ def rows(
     """Return the rows of the grid of one of Tables 6 to 9.
 
     They are the scores of two models, and of the second one at other `ratios` of the
-    FLOPs. BERT-Mini has no stand-in at mini."""
+    FLOPs. BERT-Mini is left out at mini, which has no model of that size."""
     base, others = (
         models[1].removeprefix("30 % "),
         ratios and nas.reachable(profile, ratios),
@@ -66,10 +67,10 @@ def rows(
 def table_of_ends(
     frame: pd.DataFrame, source: str
 ) -> dict[Any, dict[tuple[str, str], str]]:
-    """Return where searches and random draws ended, as a part of a page's table.
+    """Return the ends of searches and random draws, in the form of a page's table.
 
-    It has the share of the FLOPs before and after the final trim, and the number of
-    trimmed gates."""
+    The columns are the share of the FLOPs before and after the final trim, and the
+    number of trimmed gates."""
     shares: Any = 100 * frame.filter(["before_trim", "ratio"])
     frame = frame.assign(**shares)
     columns = {
@@ -89,8 +90,7 @@ def table_of_ends(
 def measured(
     runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
-    """Return parts of a table: scores of runs, and where the searches behind them
-    ended."""
+    """Return parts of a table: scores of networks, and the ends of their searches."""
     frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
     return [
         *runs.by_task(columns),
@@ -105,8 +105,9 @@ def show(
     printed: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
-    """Show a table of the scores of networks (`measured`), beside what is printed {row:
-    ...}."""
+    """Show a table of the scores of networks (`measured`) beside printed scores.
+
+    printed: {row: {column: value}}."""
     caption = caption or runs.caption(
         more="; share of the FLOPs before and after the final trim"
     )
@@ -120,22 +121,21 @@ def draw_gains(
     label: str,
     columns: Sequence[Column] = nas.COLUMNS,
 ) -> None:
-    """Draw how much the model `base` scores above each other model.
+    """Draw the score of the model `base` minus that of each other model.
 
-    label: what is subtracted from what, in words, and the unit."""
+    label: the same in words, with the unit."""
     page.forest(runs.differences_to_rivals(base, columns), label=label, name="gains")
 
 
 def show_tested(
     page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs
 ) -> None:
-    """Show one of Tables 6 to 9, its corrections, and a figure of what the network
-    loses.
+    """Show one of Tables 6 to 9, its corrections, and a figure of the network's loss.
 
-    A model that has the very runs of another page has the figure there alone.
+    At a small profile several models share one encoder, and so their runs. Then only
+    the page of the first of them has the figure.
 
-    models: the names of a whole model and of its network of 30 %.
-    """
+    models: the names of a whole model and of its network of 30 %."""
     whole_model, network, change = published.rows(
         "nas_pruning", table, "Models"
     ).values()
@@ -164,9 +164,10 @@ def show_tested(
 
 
 def twins(profile: str, model: str) -> list[str]:
-    """Return the models of Tables 6 to 8 that have the very runs of one at a profile, in
-    order; none where it has runs of its own."""
-    if model not in TESTED:  # BERT-Mini has no stand-in at mini.
+    """Return the models of Tables 6 to 8 that share a model's runs at a profile.
+
+    They are in order. The list is empty where the model has runs of its own."""
+    if model not in TESTED:  # BERT-Mini is left out at mini.
         return []
     task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
     spec = nas.model_spec(profile, task, model)
@@ -177,10 +178,9 @@ def twins(profile: str, model: str) -> list[str]:
 def transpose_table(
     table: str, rename: Callable[[str], str]
 ) -> dict[str, dict[tuple[str, str], Any]]:
-    """Return a published table whose columns are models, as a part of a page's table.
+    """Return a printed table whose columns are models, with a row for each model.
 
-    rename: a function from the printed name of a model to its name on the page.
-    """
+    rename: a function from the printed name of a model to its name on the page."""
     rows = published.read_rows("nas_pruning", table)
     return {
         rename(model): {
@@ -195,8 +195,8 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the course of searches, one line for each step.
 
     Its columns are the model, the seed, the step as a share of all steps, the target
-    and the actual ratio of the FLOPs, and how many gates were switched off and on again
-    so far."""
+    and the actual ratio of the FLOPs, and the numbers of gates that were switched off
+    and on up to that step."""
     import pandas as pd
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]

@@ -1,4 +1,4 @@
-"""These steps search which parts of a model to keep, and train what is kept.
+"""These steps search which parts of a model to keep, and train the kept parts.
 
 The report on NAS pruning has them in sections 5 to 7. Each is a preset of `learn`
 (lib.train.learn)."""
@@ -27,9 +27,9 @@ def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
     where the objective needs one, which may be the same model; `augmented` for its rows
     instead of the plain ones.
 
-    The last model is saved with its gates, and `train.select` is "last". Predictions
-    and scores are those of its soft masks. lib.papers.nas_pruning.gating.GateSearch
-    says what else is saved."""
+    The last model is saved with its gates, so `train.select` is "last". Predictions and
+    scores are those of its soft masks. lib.papers.nas_pruning.gating.GateSearch lists
+    the other saved arrays."""
     model = training.start()
     search = GateSearch(training.run, model, Gates(**gates))
     return learn(
@@ -43,8 +43,8 @@ def retrain(
     """Cut an architecture out of a model, and train it on a teacher or on labels.
 
     The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one
-    run. Inputs: `start`, whose weights are taken: the model that was searched in, or
-    the search itself, whose gates are then left out (section 7.8); `teacher` where the
+    run. Inputs: `start`, the model that gives the weights: the one that was searched
+    in, or the search itself, whose gates are removed (section 7.8); `teacher` where the
     objective needs one; `search`, where `architecture` is its Output; `augmented` for
     its rows instead of the plain ones.
 
@@ -73,13 +73,12 @@ def imp(
     for the first round the dense fine-tuned model; `origin`, the pre-trained model;
     `teacher` where the objective needs one.
 
-    kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
-    linear layers of encoder and pooler together. objective: the fields of a
-    lib.core.options.Objective, by default the labels. The encoder goes back to its pre-trained
-    values, the classifier does not. Then the model is fine-tuned, and pruned weights stay
-    zero. The public code prunes a tenth of all weights in each round. Metrics are those of
-    `finetune`.
-    """
+    kept: the share of the weights that stays: the largest in `start`, over all linear
+    layers of encoder and pooler together. The public code prunes a tenth of all weights
+    in each round. objective: the fields of an Objective, by default the labels. The
+    kept weights of the encoder return to their pre-trained values, the classifier does
+    not. Then the model is fine-tuned, and pruned weights stay zero. Metrics are those
+    of `finetune`."""
     model = training.start()
     ticket = Ticket(model, backbone.load(training.run.inputs["origin"].model)[0], kept)
     if objective:
@@ -92,8 +91,7 @@ def imp(
 class Ticket(loop.Method):
     """A Ticket sets the largest weights of a model back to those of `origin`.
 
-    The other weights are zero, and stay zero in the training.
-    """
+    All other weights become zero, and stay zero in the training."""
 
     def __init__(
         self,
@@ -104,10 +102,10 @@ class Ticket(loop.Method):
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(share * sum(size.numel() for size in sizes))
-        self.masks = masks.masks_of_largest(
-            sizes, count
-        )  # Of equal ones the first stay.
-        theirs = base(origin).state_dict()  # It may have more tensors.
+        # Ties keep the first.
+        self.masks = masks.masks_of_largest(sizes, count)
+        # `origin` may have more tensors than the model.
+        theirs = base(origin).state_dict()
         base(model).load_state_dict(
             {name: theirs[name] for name in base(model).state_dict()}
         )
@@ -117,15 +115,14 @@ class Ticket(loop.Method):
         self.masks = [mask.to(loop.device()) for mask in self.masks]
 
     def gradients(self, step: int, steps: int) -> None:
-        """Set the gradients of pruned weights to zero, so that Adam leaves them at
-        zero."""
+        """Zero the gradients of pruned weights, so that Adam leaves these at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             assert weight.grad is not None
             weight.grad *= mask
 
 
 def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
-    """List the weights of the encoder's linear layers, and of the pooler where there is
+    """Return the weights of the encoder's linear layers, and of a pooler if there is
     one."""
     weights = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)

@@ -1,4 +1,4 @@
-// Draw a figure of the live page: of its traces those that fit the choices beside it.
+// Draw a figure of the live page: only the traces that fit the choices beside it.
 function live(figure) {
   const texts = [...figure.querySelectorAll("[type='application/json']")].map(part => part.textContent)
   const [{data, layout}, {changes, row, links}] = texts.map(text => JSON.parse(text))
@@ -36,7 +36,7 @@ function live(figure) {
     more.replaceChildren("More: ", ...pages.flatMap(page => [link(page), " "]))
   }
 
-  // A click opens the page of a point. Where nothing hovers, a tap says the point and links to its page.
+  // A click opens the page of a point. On a touch screen a tap shows its text and a link.
   function open(event) {
     const [{data: {meta}, hovertext}] = event.points
     if (!hovertext) return

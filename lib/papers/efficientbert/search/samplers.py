@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
 BATCH = 8  # The features of so many candidates are compared at once.
+# Above so many evaluations the cascade gets another classifier.
 GROWTH = (
     400,
     800,
     1600,
     3200,
-)  # Above so many evaluations the cascade gets another classifier.
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ def propose(
         return draw_in_region(space, seen, [], options, rng)
     import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
 
-    with threadpool_limits(
-        1
-    ):  # More threads would wait for each other, up to 20 times as long.
+    # More threads would wait for each other, up to 20 times as long.
+    with threadpool_limits(1):
         return draw_in_region(space, seen, path(space, history, options), options, rng)
 
 
