@@ -17,8 +17,8 @@ import pytest
 import transformers
 from conftest import made, made_up, put
 
+from lib import __main__ as cli
 from lib import data
-from lib import __main__ as command
 from lib.__main__ import main
 from lib.claims import notebook
 from lib.cluster import sweep
@@ -939,5 +939,5 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
 
 def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
-    assert command.parse_list("Whole, Width,2") == ["Whole", "Width", 2]
-    assert command.parse_list('["Whole, distilled", 2]') == ["Whole, distilled", 2]
+    assert cli.parse_list("Whole, Width,2") == ["Whole", "Width", 2]
+    assert cli.parse_list('["Whole, distilled", 2]') == ["Whole, distilled", 2]
