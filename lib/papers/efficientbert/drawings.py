@@ -90,8 +90,9 @@ def networks(seed: int = 0, candidates: int = 3) -> dict[str, Net]:
 
 
 def surfaces(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Return {network of Figure 5: (coordinates, {scale: z})}, with so many points on
-    an axis."""
+    """Return {network of Figure 5: (coordinates [N], {scale: z [N, N]})}.
+
+    points: N, the number of points on each axis."""
     by_name = {}
     for name, net in networks().items():
         line, z = heights(net, Recipe(points=points))
