@@ -33,7 +33,7 @@ def _find_checkout() -> _Path | None:
     this one use the code beside them, not that which the environment was made with."""
     try:
         place = _Path.cwd()
-    except OSError:  # It was deleted.
+    except OSError:  # The working folder was deleted.
         return None
     for folder in (place, *place.parents):
         if (folder / "lib/core/paths.py").is_file():

@@ -82,7 +82,7 @@ LENGTH = option(
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
-LISTS = ("methods", "budgets", "seeds")  # Some notebooks take them: 92_your_task.
+LISTS = ("methods", "budgets", "seeds")  # Parameters that only some notebooks have.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
 PAGES += tuple(option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS)
@@ -312,7 +312,7 @@ def export(args: argparse.Namespace) -> None:
     if args.onnx:
         check_packages()
     run = opened.find_run(args.run)
-    from lib.export import writer  # torch takes seconds: a wrong name is told before.
+    from lib.export import writer  # Loads torch, which takes seconds.
 
     run = opened.restore_weights(run, args.keep)
     folder = paths.absolute_path(
@@ -372,7 +372,7 @@ def evidence(args: argparse.Namespace) -> int:
         )
         print(*board, sep="\n")
         return 0
-    os.nice(10)  # Workers inherit it.
+    os.nice(10)  # Workers inherit the low priority.
     lost = queue.gather_evidence(
         claims, store, args.workers, args.backend, profile, args.pages
     )
@@ -442,9 +442,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2
-    # A run's log says enough; workers and kernels inherit this.
+    # Hides what a run's log has; workers and kernels inherit it.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    # A kill ends as Ctrl-C does.
+    # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with disk.explain_full_disk(), ExitStack() as stack:
@@ -467,7 +467,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if not (
             lines := [*list_changed_tables(), *committed.list_edited_files(*TABLES)]
         ):
-            raise  # It is a fault of this code.
+            raise  # No edited file explains it, so this code is at fault.
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{paths.show_path(place.filename)}:{place.lineno}"
         line = f"error: {error_in_one_line(error)} ({where})"
@@ -475,7 +475,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
 
 
-# Results and pages rest on these files.
+# Files that results and pages depend on.
 TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
 TABLES += ("data/records/*.csv",)
 

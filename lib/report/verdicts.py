@@ -94,7 +94,7 @@ def write_sentence(result: Result) -> str:
         "" if result.printed is None else f", printed {printed_or_interest(result)}"
     )
     lost = f" ({result.collapsed})" if result.collapsed else ""
-    if result.word == NO_EFFECT and result.printed is None:
+    if result.word == NO_EFFECT and result.printed is None and result.interest:
         printed = f", of interest from {result.number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.unmeasured else ""
     return (

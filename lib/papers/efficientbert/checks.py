@@ -1,4 +1,4 @@
-"""This function counts EfficientBERT's networks for formulas over printed cells
+"""This module counts EfficientBERT's networks for formulas over printed cells
 (lib.claims.checks)."""
 
 from fractions import Fraction

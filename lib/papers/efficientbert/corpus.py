@@ -10,11 +10,11 @@ import numpy as np
 from lib.core.names import Refused, stream
 from lib.data.tokens import Rows
 
-Ids = Sequence[int] | np.ndarray  # These are the token ids of one document.
+Ids = Sequence[int] | np.ndarray  # Token ids of one document.
 
-# Pairs are made for EPOCHS epochs. Later epochs use them again in turn.
+# Epochs with pairs of their own; later epochs use these pairs again in turn.
 EPOCHS = 5
-# A shorter length is drawn for a share SHORT of the documents.
+# Share of the documents for which a shorter length is drawn.
 SHORT = 0.1
 
 
@@ -43,7 +43,8 @@ def pairs(
     )
     for number in range(count):
         if rng.random() < SHORT:
-            # This length has no effect where a document is one segment.
+            # The draw keeps the code's random numbers; its length has no effect where a
+            # document is one segment.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _cut_documents(documents[number], documents[other], room, rng)
@@ -56,8 +57,8 @@ def _cut_documents(
 ) -> Iterator[Ids]:
     """Yield two documents, cut to `room` tokens together.
 
-    The longer one is cut first. A coin decides for each token whether it goes from the
-    front or from the back."""
+    The longer one is cut first. For each token that goes, a coin decides whether it is
+    taken from the front or from the back."""
     sizes = len(first), len(last)
     if sum(sizes) > room:
         short = min(len(last), max(room // 2, room - len(first)))

@@ -19,8 +19,8 @@ DECADES = "z in decades, 3 is 1000"
 def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
-    In a bar stand the formula of the layer, how many copies of the layer are stacked,
-    and its width as a ratio. What differs from the network `before` is vermilion."""
+    A bar shows the formula of the layer, its number of stacked copies, and its width as
+    a ratio. Differences from the network `before` are vermilion."""
     count = len(net.layers)
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
     for number, layer in enumerate(net.layers, 1):
@@ -90,8 +90,9 @@ def networks(seed: int = 0, candidates: int = 3) -> dict[str, Net]:
 
 
 def surfaces(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Return {network of Figure 5: (coordinates, {scale: z})}, with so many points on
-    an axis."""
+    """Return {network of Figure 5: (coordinates [N], {scale: z [N, N]})}.
+
+    points: N, the number of points on each axis."""
     by_name = {}
     for name, net in networks().items():
         line, z = heights(net, Recipe(points=points))

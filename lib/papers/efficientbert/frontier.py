@@ -1,4 +1,4 @@
-"""These are EfficientBERT's points on the frontier: networks of one size each."""
+"""This module has EfficientBERT's points on the frontier: networks of one size each."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,8 +10,8 @@ from lib.papers.points import TOKENS, Method, add_epochs
 
 
 def network(profile: str, task: str, m: int, name: str) -> Spec:
-    """Return the Spec of a network of the paper's tables. It has one size, so m is not
-    used."""
+    """Return the Spec of a network of the paper's tables; its one size leaves m
+    unused."""
     made = recipes.student(profile, task, name)
     return replace(
         made, args=made.args | {"train": add_epochs(recipes.FINETUNE, profile)}

@@ -29,11 +29,11 @@ def maps(
     max_length: int,
     numerics: Json,
 ) -> dict[str, float]:
-    """Keep attention maps and outputs of last layers, and measure how alike they are.
+    """Save attention maps and outputs of last layers, and measure how alike they are.
 
     Inputs: `reference`, and `model` or any number of `model:<name>` with the same
-    vocabulary. rows: the development rows whose maps are kept. examples: similarity is
-    measured on so many of the first rows.
+    vocabulary. rows: the development rows whose maps are saved. examples: the number of
+    first rows on which similarity is measured.
 
     It saves arrays without any text: `attention.<input>` [N, A, T, T], the
     probabilities; `output.<input>` [N, T, H] of the last layer, projected to the

@@ -1,5 +1,5 @@
-"""This module has EfficientBERT's measures beside scores: how early a warm-up ends, and
-how fast a network is.
+"""This module has EfficientBERT's measures beside scores: how early a warm start
+reaches a loss, and how fast a network is.
 
 It is free of torch."""
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> float:
-    """Return how soon one run reaches the smoothed loss that another run ends on.
+    """Return the share of the steps after which one run reaches the last loss of
+    another.
 
-    It is a share of the other run's steps, and 1 where the loss is never reached.
-    inherits, scratch: the arrays `curve` of step warmup."""
+    Losses are smoothed. The share is of the other run's steps, and 1 where the loss is
+    never reached. inherits, scratch: the arrays `curve` of the step warmup."""
     indices = np.flatnonzero(
         smooth_loss(inherits[part]) <= smooth_loss(scratch[part])[-1]
     )
@@ -35,8 +36,7 @@ def share_of_steps(inherits: Arrays, scratch: Arrays, part: str = "loss") -> flo
 
 
 def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
-    """Return {seed: share of steps} of a collected frame, for seeds that have both
-    runs."""
+    """Return {seed: share of steps} for the seeds of a frame that have both runs."""
     made = compare.with_runs(frame)
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.arrays("curve") for model, seed, run in rows}
@@ -48,8 +48,9 @@ def shares(frame: pd.DataFrame, part: str = "loss") -> dict[int, float]:
 
 
 def steps(frame: pd.DataFrame, _: object) -> pd.Series:
-    """Return how early each warm-started run reaches the loss of the run from scratch,
-    as a share of the latter's steps. The run from scratch itself has 0."""
+    """Return for each warm-started run the share of steps to the other run's last loss.
+
+    The other run starts from scratch; it has 0 itself."""
     share = frame["seed"].map(shares(frame))
     return share.where(frame["model"] == "inherits", 0 * share)
 
@@ -62,8 +63,7 @@ def last_loss(frame: pd.DataFrame, _: object) -> list[float]:
 def speed_ups(run: Run) -> dict[str, paired.Estimate]:
     """Return {model: Estimate} of the reference's time over a model's, turn by turn.
 
-    run: a run of step latency.
-    """
+    run: a run of the step latency, whose turns time all models once each."""
     args = run.spec["args"]
     times = dict(zip(args["models"], run.arrays("times")["wall"], strict=True))
     first = times.pop(args["reference"])
@@ -77,8 +77,7 @@ def speed_up(
 ) -> paired.Estimate | None:
     """Return the Estimate of one model's speed-up in the first run of its frame.
 
-    Its replicates are the turns. It is None where there is no run.
-    """
+    Its replicates are the turns. It is None without a run."""
     runs = parts[0]["run"].dropna()
     return speed_ups(runs.iloc[0])[name] if len(runs) else None
 

@@ -1,7 +1,7 @@
 """This module has the options of EfficientBERT, free of torch.
 
-A default means "off", so that a field that is added later leaves the identity of
-earlier runs alone. The comment at a field also says what the paper leaves open."""
+A default means "off", so a field that is added later keeps the identity of earlier
+runs. The comment at a field also says what the paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,29 +11,26 @@ from lib.core.options import Count, Option
 
 @dataclass(frozen=True)
 class Search(Option):
-    """A Search says how candidates are proposed (section 3.2,
+    """A Search has the settings by which candidates are proposed (section 3.2,
     search.samplers)."""
 
-    # The paper names LaNAS, and its code has a cascade of classifiers.
+    # Sampler. The paper names LaNAS, but its code has a cascade of classifiers.
     method: Literal["random", "cascade", "evolution"]
-    # Failed evaluations count too. The paper's stages have 1,900, 100 and 3,000
-    # evaluations.
+    # Number of evaluations, failed ones included. The paper's stages have 1,900, 100
+    # and 3,000.
     budget: Count
-    # After so many unguided draws an unseen candidate in the wanted region is given up.
-    # The code has 20,000.
+    # Unguided draws before the search for a new candidate in the wanted region is given
+    # up. The code has 20,000.
     draws: Count
-    initial: int = 0  # The cascade first learns from so many unguided evaluations; the code has 80.
-    refit: int = (
-        0  # The cascade is fitted again after so many evaluations; the code has 10.
-    )
-    encoding: Literal["", "index"] = (
-        ""  # The cascade reads candidates so (search.space).
-    )
-    population: int = 0  # In evolution so many candidates are alive, the youngest ones.
-    tournament: int = 0  # So many of them compete to be the parent.
-    # A candidate is scored by the task's first metric or, with "loss", by exp(-L): L is
-    # the prediction loss (equation 3) on all held-out rows, so hardly two candidates
-    # tie.
+    # Unguided evaluations before the cascade is first fitted; the code has 80.
+    initial: int = 0
+    refit: int = 0  # Evaluations between two fits of the cascade; the code has 10.
+    # Features of a candidate that the cascade reads (search.space).
+    encoding: Literal["", "index"] = ""
+    population: int = 0  # Number of youngest candidates that are alive in evolution.
+    tournament: int = 0  # Number of alive candidates that compete to be the parent.
+    # Score of a candidate: the task's first metric or, with "loss", exp(-L). L is the
+    # prediction loss (equation 3) on all held-out rows, so hardly two candidates tie.
     score: Literal["", "loss"] = ""
 
     def __post_init__(self) -> None:
@@ -48,37 +45,35 @@ class Search(Option):
 
 @dataclass(frozen=True)
 class Warmup(Option):
-    """A Warmup is the settings of warm-up distillation (EfficientBERT, equations 1 to
-    4)."""
+    """A Warmup has the settings of warm-up distillation (equations 1 to 4)."""
 
-    # Attention is matched by its "scores" before the softmax, as in the code.
+    # Attention is matched before the softmax, as in the code.
     attention: Literal["scores"]
-    # One projection of the student's states is "shared" by embedding and layers, as in
-    # the code; the paper's text has one for each of the two.
+    # One projection of the student's states serves embedding and layers, as in the
+    # code; the paper's text has one for each of the two.
     projection: Literal["shared"]
-    # This is gamma, the weight of the prediction loss: 0 in pre-training, 1 in
-    # fine-tuning.
+    # Weight gamma of the prediction loss: 0 in pre-training, 1 in fine-tuning.
     prediction: float = 0.0
-    # Scores of at most -100, thus all of padded keys, are first set to 0, as in the
-    # code.
+    # Whether scores of at most -100, so all of padded keys, are first set to 0, as in
+    # the code.
     zero: bool = False
-    mask: bool = False  # The means leave padding out; those of the code include it.
-    # A regression learns the label, as in the code, not the teacher's score.
+    mask: bool = False  # Whether means leave out padding; those of the code include it.
+    # Whether a regression learns the label, as in the code, not the teacher's score.
     gold: bool = False
-    # In the prediction loss no answer begins or ends at [CLS], as in the code; the
-    # paper is silent.
+    # Whether the prediction loss lets no answer begin or end at [CLS], as in the code;
+    # the paper is silent.
     hide_first: bool = False
 
 
 @dataclass(frozen=True)
 class Shared(Option):
-    """A Shared says which parts of a supernet are trained (EfficientBERT, stage 3)."""
+    """A Shared says which parts of a supernet stage 3 of the search trains."""
 
-    # A part has at least and at most so many parameters, projection included. The code
-    # has 15 and 16 million.
+    # (least, most) parameters of a part, projection included. The code has 15 and 16
+    # million.
     # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
     window: tuple
-    # Each layer draws from its list of (k, q). The code has all 16, and that of stage 2
-    # once more.
+    # For each layer the pairs (stack k, inverse ratio q) that it draws from. The code has
+    # all 16, and that of stage 2 once more.
     # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
     choices: tuple

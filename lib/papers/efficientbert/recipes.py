@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = grids.settings("efficientbert")
-# These are the tables of settings.toml, which says what each is.
+# Tables of settings.toml, which describes each.
 COLUMNS: tuple[Column, ...] = S.COLUMNS
-CLAIM_COLUMNS = COLUMNS  # Claims are judged by these.
+CLAIM_COLUMNS = COLUMNS  # Metrics by which claims are judged.
 OWN: tuple[str, ...] = S.OWN
 OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
 TIMED: tuple[str, ...] = S.TIMED
@@ -79,7 +79,7 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
-# These are rows of Table 2.
+# Names of rows of Table 2.
 TEACHER_ROW, PLUS = (
     "BERT_BASE (Teacher)",
     "EfficientBERT+",
@@ -87,16 +87,16 @@ TEACHER_ROW, PLUS = (
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code configures "EfficientBERT++" in one way and counts it in another.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# This network stands for MobileBERT_TINY. It has 24 thin layers of two networks each
-# and as many parameters, no bottlenecks, and the teacher's number of heads.
+# Stand-in for MobileBERT_TINY: 24 thin layers of two networks each, as many parameters,
+# no bottlenecks, and the teacher's number of heads.
 THIN = "MobileBERT_TINY shape"
 
 
 def _networks() -> dict[str, Net]:
     """Return {name: Net} of architectures.csv and parameter_counts.csv.
 
-    The second file has plain BERTs. Formulas are those of the public code, because the
-    paper prints them only as a picture."""
+    Formulas are those of the public code, since the paper prints them only as a
+    picture. The second file has plain BERTs."""
     nets = {}
     searched = published.read_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
@@ -122,7 +122,7 @@ def _networks() -> dict[str, Net]:
 
 
 NETS, HEADS = _networks(), 12
-# Table 3 has these columns.
+# Columns of Table 3.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.deviations("efficientbert")
 
@@ -139,8 +139,8 @@ def network(name: str) -> Net:
     """Return the published network of a table's row, or the base network with a
     formula.
 
-    So a formula that a reader writes can stand wherever a row may. Raises Refused
-    naming the nearest row, and FormulaError that names the fault."""
+    So a formula that a reader writes can take the place of a row. Raises Refused with
+    the nearest row, and FormulaError that names the fault."""
     if "W2" in name:
         base = NETS["Base Model"]
         return replace(
@@ -153,8 +153,8 @@ def network(name: str) -> Net:
 def scale_network(name: str, profile: str) -> Net:
     """Return a published network at the widths and depth of a profile.
 
-    At `paper` it is the network itself. Its depth is the largest one, up to the scaled
-    depth, whose layers match those of the teacher."""
+    At `paper` it is the network itself. Elsewhere its depth is the largest one, up to
+    the scaled depth, whose layers can be paired with those of the teacher."""
     net, sizes = network(name), SIZES.get(profile)
     if sizes is None:
         return net
@@ -170,8 +170,9 @@ def scale_network(name: str, profile: str) -> Net:
 
 
 def tables(profile: str) -> dict[str, int]:
-    """Return the widths of a profile's backbone, as
-    `search.net.parameters` takes them."""
+    """Return the sizes of a profile's embedding tables, and the teacher's width.
+
+    They are arguments of `search.net.parameters`."""
     encoder = shape(profile)
     return dict(
         teacher=encoder.hidden,
@@ -196,7 +197,7 @@ def window(profile: str) -> tuple[int, ...]:
 
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
-WIKI = ", Wiki"  # Table 5 marks a network so that has read ENCYCLOPEDIA alone.
+WIKI = ", Wiki"  # Suffix of networks in Table 5 that have read ENCYCLOPEDIA alone.
 
 
 def corpus(profile: str, count: int | None = None, name: str = TEXT) -> Json:
@@ -349,7 +350,7 @@ def student(
         return task_distillation_spec(
             profile, task, net, preparation_spec(profile, model, text), **tuning
         )
-    # As coded, WNLI is not learned with the others.
+    # As coded, WNLI is not among the shared tasks, and takes the head of QNLI.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
@@ -437,7 +438,7 @@ def candidate_spec(
     )
 
 
-CLAIMED = 128  # Claim E5 has this batch (Table 2).
+CLAIMED = 128  # Batch of claim E5 (Table 2).
 TURNS = {
     "toy": {1: 20},
     "mini": {1: 100, CLAIMED: 50},
@@ -446,8 +447,9 @@ TURNS = {
 }
 
 
-tasks = partial(grids.tasks, by_profile=TASKS)  # Tables 2 and 5 take the tasks PAIRED.
-# Tables 2 and 5 take the seeds HEADLINES.
+# Tables 2 and 5 pass PAIRED in place of TASKS.
+tasks = partial(grids.tasks, by_profile=TASKS)
+# Tables 2 and 5 pass HEADLINES in place of SEEDS.
 seeds = partial(grids.seeds, by_profile=SEEDS)
 
 
@@ -465,13 +467,13 @@ def printed(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
 
 
 def name_model(place: str, scale: str) -> str:
-    """Return the name of a model, or of a row of it, with the teacher under the name that
-    its encoder has at a profile."""
+    """Return the name of a model or row, where the teacher has its encoder's own
+    name."""
     return place.replace(TEACHER_ROW, f"{grids.name_encoder(scale)} (teacher)")
 
 
 def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-    """Return {(source, what is compared): Estimate} with the teacher's own name."""
+    """Return {(source, name of a row): Estimate} with the teacher's own name."""
     return {
         (source, name_model(place, source.rpartition(", ")[2])): e
         for (source, place), e in estimates.items()
@@ -516,11 +518,10 @@ def latency(
 
 
 def maps_spec(profile: str, task: str, more: Iterable[str] = ()) -> Spec:
-    """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their
-    teacher.
+    """Return the Spec of the maps in Figures 7 and 8: networks beside their teacher.
 
-    Arrays of the first four development rows are kept; similarity is measured on more
-    of them. more: networks beside the printed three, as `student` takes them."""
+    Arrays of the first four development rows are saved; similarity is measured on more
+    rows. more: networks beside the printed three, as `student` takes them."""
     names = ("EfficientBERT", *OTHER_BASE, *more)
     inputs = {f"model:{name}": student(profile, task, name) for name in names}
     inputs["reference"] = teacher(profile, task)

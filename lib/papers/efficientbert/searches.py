@@ -27,7 +27,7 @@ from lib.papers.grids import backbone, profile_of
 
 SINGLE, LAST = "single", "stage3"
 S = efficientbert.S
-# These are the tables of searches in efficientbert.toml, which says what each is.
+# Tables of settings.toml on searches, which describes each.
 HELD_OUT: dict[str, int] = S.HELD_OUT
 SCORE: dict[str, str] = S.SCORE
 FINAL: dict[str, Train] = S.FINAL
@@ -45,17 +45,17 @@ DEVIATIONS = published.deviations("efficientbert", "search")
 
 
 def space(profile: str, stage: str) -> Json:
-    """Return what step search takes as its space: stage, window of sizes, and
+    """Return the argument `space` of the step search: stage, window of sizes,
     grammar."""
     low, high = efficientbert.window(profile)
     return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
 
 
 def sampler(profile: str, stage: str, method: str = "", budget: int = 1) -> Search:
-    """Return how a stage proposes candidates; without a method, in the profile's way.
+    """Return the Search of a stage: how it proposes candidates.
 
-    budget: a multiple of the profile's number of evaluations. Raises Refused naming the
-    nearest method."""
+    method: "" means the profile's. budget: a multiple of the profile's number of
+    evaluations. Raises Refused with the nearest method."""
     method, budget = method or METHOD[profile], budget * BUDGET[profile][stage]
     check_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
@@ -82,11 +82,11 @@ def base_spec(profile: str) -> Net:
 
 
 def search_spec(profile: str, stage: str, method: str = "", budget: int = 1) -> Spec:
-    """Return the Spec of a stage after those before it.
+    """Return the Spec of a search stage, which starts from the stage before it.
 
     "single" searches the space of stage 1 to the end. Stage 3 scores parts of a
     supernet and trains none of them. method, budget: as in `sampler`. Raises Refused
-    naming the nearest stage."""
+    with the nearest stage."""
     check_name("search stage", stage, BUDGET[profile])
     task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
     args: Json = {

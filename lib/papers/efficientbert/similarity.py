@@ -5,7 +5,7 @@ It is free of torch.
 
 import numpy as np
 
-TINY = 1e-12  # A smaller probability is taken as this in a logarithm.
+TINY = 1e-12  # Smallest probability in a logarithm; smaller ones are raised to it.
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:

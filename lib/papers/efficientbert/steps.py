@@ -1,5 +1,5 @@
-"""This table lists the steps that only EfficientBERT has (lib.core.steps says what a
-line is)."""
+"""This table lists the steps that only EfficientBERT has (lib.core.steps describes a
+line)."""
 
 STEPS = {
     "warmup": {

@@ -41,12 +41,13 @@ from lib.train.matching import (
 )
 from lib.train.steps.distilling import SURGERY
 
-# This file beside a student's weights has the projection, which serves distillation
-# alone.
+# Name of the file beside a student's weights with the projection, which serves
+# distillation alone.
 PROJECTION = "projection.safetensors"
-MAP = "maps.0."  # The names in that file begin with this.
-HEADS = "heads.safetensors"  # This file beside a shared encoder has one classifier for each task.
-DRAWS = 10_000  # After so many draws of parts of a supernet the window counts as empty.
+MAP = "maps.0."  # First letters of the names in that file.
+# Name of the file beside a shared encoder with one classifier for each task.
+HEADS = "heads.safetensors"
+DRAWS = 10_000  # Draws of parts of a supernet after which the window counts as empty.
 
 
 def matches(
@@ -90,12 +91,11 @@ def prediction(
 def make_likeness(
     training: TaskTraining, model: PreTrainedModel
 ) -> Callable[[], float]:
-    """Return f() -> exp(-L) of a model as it is when called; 1 is the teacher's certain
-    answer.
+    """Return f() -> exp(-L) of a model at the time of the call.
 
-    L is the prediction loss (equation 3) on all held-out rows of a training, with the
-    input `teacher`. Unlike an accuracy it is continuous, so hardly two models tie. The
-    teacher answers once."""
+    It is 1 where the student gives the certain answers of its teacher. L is the
+    prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
+    continuous, so hardly two models tie. The teacher's logits are computed once."""
     encoded, teacher_logits = training.held_out
 
     def value() -> float:
@@ -165,7 +165,7 @@ def for_task(
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
         seed = stream(run.seed, "head")
-        torch.manual_seed(seed)  # This decides the projection where no head is drawn.
+        torch.manual_seed(seed)  # Seeds the projection where no head is drawn.
         model = heads.network(start.model, task, dropout, seed)[0]
         model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
@@ -178,8 +178,7 @@ def for_task(
 def heads_of_cut(run: RunWriter) -> Sequence[Sequence[int]]:
     """Return L lists of the teacher's heads that a cut `start` still has, in its order.
 
-    Returns () where the input `start` was not cut.
-    """
+    It is () where the input `start` was not cut."""
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next(
@@ -296,10 +295,10 @@ def methods(
 
 
 class Kept(loop.Method):
-    """A Kept saves what a run keeps of a warm-up beside the model.
+    """A Kept saves arrays of a warm-up beside the model.
 
-    These are the loss and its parts at some 500 steps as `curve`, and the student's
-    projection, which leaves the model when the training ends."""
+    They are the loss and its parts at about 500 steps as `curve`, and the student's
+    projection, which is removed from the model when the training ends."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student

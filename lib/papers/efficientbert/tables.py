@@ -1,8 +1,7 @@
-"""This module has what EfficientBERT's Figures 7 and 8 share: networks beside their
-teacher.
+"""This module makes the parts that EfficientBERT's Figures 7 and 8 share: networks
+beside their teacher.
 
-It is free of torch.
-"""
+It is free of torch."""
 
 from __future__ import annotations
 
@@ -24,14 +23,16 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
-MANY = 8  # Fewer distances of a network are told by their mean in the table.
+# Least number of distances of a network that get a figure; the table has their mean.
+MANY = 8
 
 
 def rows(
     profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
 ) -> list[Row]:
-    """Return the rows of the grid of either figure: one row is all networks on a task
-    at a seed."""
+    """Return the rows of the grid of either figure.
+
+    Each row has all networks on a task at a seed."""
     return [
         Row(
             efficientbert.maps_spec(profile, task, networks).with_seed(seed),
@@ -48,10 +49,10 @@ def rows(
 def load_maps(
     runs: Runs, kind: str
 ) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
-    """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
+    """Return {source: [(row, arrays, lengths [4])]} of the finished runs.
 
-    kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]} of
-    the four kept sentences."""
+    kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]}
+    for four sentences."""
     maps, start = {}, f"{kind}.model:"
     for source, frame, _ in runs.frames:
         for row in compare.with_runs(frame).to_dict("records"):
@@ -84,7 +85,7 @@ def show_distances(
     to the distances of the network's parts, such as heads. label: the name of the
     distance on the axis. titles: {metric of a run, over many sentences: title of its
     column in the table}."""
-    import pandas as pd  # Grids are read without it.
+    import pandas as pd  # Grids do not load pandas.
     import seaborn as sns
 
     from lib.report import plot

@@ -41,17 +41,17 @@ def warmup(
 ) -> dict[str, float]:
     """Fine-tune by warm-up distillation.
 
-    Labels are not used, but for a regression where the options ask for them. Inputs:
+    Labels are not used, except for a regression with the option `gold`. Inputs:
     `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from,
-    or a model that `operate` cut, which is then the student; `search`, whose Output the
-    net may be. net: the network to train, or to cut out of `start` (JSON of
-    search.net), by default that of `start`. classifier: the task whose head a
-    `start` of step multitask hands down as well. score: with "loss" the metric
-    "held_out.score" is what a search with this option scores a candidate by.
+    or a model that the step operate cut, which is then the student; `search`, optional,
+    whose Output is the net. net: the network to train, or to cut out of `start` (JSON
+    of search.net), by default that of `start`. classifier: the task whose head is
+    inherited as well, from a `start` of the step multitask. score: with "loss" the
+    metric "held_out.score" is the score of a candidate in a search with this option.
 
-    It saves metrics and predictions as step finetune does, also of the held-out rows
-    where the data have some. These select, where the training asks for the best. The
-    loss over the steps is saved as `curve`."""
+    It saves metrics and predictions as the step finetune does, also of held-out rows
+    where the data have some. These select the model, where the training asks for the
+    best. The loss over the steps is saved as `curve`."""
     run, options = training.run, Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
     student = students.for_task(
@@ -192,11 +192,10 @@ def multitask(
 def join_tasks(
     trainings: dict[str, TaskTraining], train: Train, seed: int
 ) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
-    """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) ->
-    batches).
+    """Return (Encoded rows of all tasks, the task of each row, f(epoch) -> batches).
 
-    Labels are float32: classes learn from the teachers' logits, so that no loss reads
-    codes."""
+    Labels are float32: classes learn from the teachers' logits, so no loss reads the
+    labels as codes."""
     parts = [training.rows for training in trainings.values()]
     columns = {
         name: [row for part in parts for row in part.columns[name]]
@@ -248,7 +247,7 @@ def rows(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenise_documents, corpus, tokenizer)
-    # All runs, epochs and seeds share them.
+    # All runs, epochs and seeds share the tokenised documents.
     documents = tokens.cache_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))

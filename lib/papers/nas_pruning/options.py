@@ -49,8 +49,8 @@ class Perceptron(Option):
     """A Perceptron is the network of the digits check (section 7.1), with ReLU
     layers."""
 
-    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
     # Widths of the layers behind the inputs; the last is 10, for the classes.
+    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
     widths: tuple
     epochs: Count  # 15 for three layers and 20 for eleven, in the report.
     batch: Count  # Not given in the report.

@@ -1,4 +1,3 @@
-"""This folder has EfficientBERT's search: the language of formulas, networks, spaces and
-samplers.
+"""This folder has EfficientBERT's search: formulas, networks, spaces and samplers.
 
 Only `step.py`, which trains candidates, needs torch."""

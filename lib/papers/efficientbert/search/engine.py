@@ -1,8 +1,8 @@
-"""This module has the loop of a search: propose, evaluate, write down.
+"""This module has the loop of a search: propose a candidate, score it, write a line.
 
-The history is a file of JSON lines: a head, and one line for each evaluation. What the
-search does next is a function of the history and the seed, so a killed search goes on
-where it stood."""
+The history is a file of JSON lines: a head, and one line for each evaluation. The next
+move of the search is a function of the history and the seed. So a killed search goes on
+from its last line."""
 
 import json
 import math
@@ -66,7 +66,7 @@ def search(
 def score_candidate(
     evaluate: Callable[[Net], float], candidate: Net
 ) -> tuple[float, str]:
-    """Return (score, why the evaluation failed); the reason is "" where it did not."""
+    """Return (score, reason of a failure); the reason is "" for a success."""
     try:
         score = float(evaluate(candidate))
     except (FloatingPointError, FormulaError) as error:
@@ -75,10 +75,9 @@ def score_candidate(
 
 
 def best(history: list[Evaluation]) -> Evaluation:
-    """Return the evaluation of the highest score, the first of equals.
+    """Return the evaluation with the highest score; ties go to the first.
 
-    Raises Refused where every candidate failed.
-    """
+    Raises Refused where every candidate failed."""
     worked = [e for e in history if not e.failed]
     if not worked:
         said = f"; the first: {history[0].failed}" if history else ""
@@ -87,14 +86,15 @@ def best(history: list[Evaluation]) -> Evaluation:
 
 
 def append(path: Path, value: Json) -> None:
-    """Add a line with its digest. A kill may tear it, but loses none after this
-    function has returned."""
+    """Add a line with its digest.
+
+    A kill may leave a torn line, which `complete_lines` drops."""
     with open(path, "a") as file:
         file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
 
 
 def mark(value: Json) -> str:
-    """Return the digest of a line, but for what a clock said."""
+    """Return the digest of a line, without its seconds."""
     return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 

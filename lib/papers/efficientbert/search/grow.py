@@ -14,11 +14,11 @@ UNARY, BINARY = (
     tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2)
 )
 TERMINALS = ("x", *language.LINEAR)
-# A formula has so many edges from the root to the deepest x; that of BERT's network has
+# Least and most edges from the root of a formula to its deepest x; BERT's network has
 # 3.
 HEIGHTS = (3, 7)
-NODES = 20  # A prefix list has at most so many entries.
-DEPTH = 3  # A random tree that replaces a part is at most so deep.
+NODES = 20  # Most entries of a prefix list.
+DEPTH = 3  # Greatest depth of a random tree that replaces a part.
 ARITY = (
     language.ARITY
     | {"linear": 2, "foreign": 2}
@@ -60,7 +60,7 @@ def tree(tokens: list[str]) -> language.Node | None:
 
 
 def end(tokens: list[str], position: int) -> int:
-    """Return where the part of a prefix list that starts at `position` ends."""
+    """Return the index behind the part of a prefix list that starts at `position`."""
     open_ = 1
     while open_:
         open_ += ARITY[tokens[position]] - 1

@@ -11,10 +11,10 @@ from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, pars
 def _faults(
     node: Node, hidden: int | None, inner: int | None, mismatch: str
 ) -> Iterator[str]:
-    """Yield each broken rule in words. Only the first one is reliable.
+    """Yield a sentence for each broken rule. Only the first one is reliable.
 
-    Where W1 and W2 do not occur once each, the code after the first fault would fail.
-    """
+    Where W1 and W2 do not occur once each, the code after the first fault would
+    fail."""
     nodes = list(walk(node))
     for op in LINEAR:
         times = [n.op for n in nodes].count(op)

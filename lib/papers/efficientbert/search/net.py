@@ -15,7 +15,7 @@ from lib.papers.efficientbert.search.language import check
 
 BERT = "W2 gelu(W1 x)"
 STACKS = QS = (1, 2, 3, 4)  # The paper's space has 16 ids (k, q) for each layer.
-TEACHER = 768  # A projection that serves training alone maps to so many channels of the teacher.
+TEACHER = 768  # Width of the teacher, to which the projection maps during training.
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(check)
@@ -29,9 +29,9 @@ class Layer:
     Raises Refused for a formula that no network can have.
     """
 
-    formula: str  # A text or a tree is kept as text in the printer's spelling.
-    stack: int = 1  # It is k.
-    q: int = 1  # The ratio is 1 / q.
+    formula: str  # Text or tree; kept as text in the spelling of the tree's printer.
+    stack: int = 1  # k
+    q: int = 1  # Inverse of the ratio 1/q.
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
@@ -53,13 +53,13 @@ class Net:
     Raises Refused for formulas that do not fit the widths, and where no inner channel
     is left."""
 
-    hidden: int  # It is d.
-    width: int  # It is D.
+    hidden: int  # d
+    width: int  # D
     heads: int
-    # "trigram" projects three neighbours' rows of 128 channels to d; "plain" is BERT's
-    # embedding.
+    # "trigram" projects the rows of three neighbouring tokens, 128 channels each, to d;
+    # "plain" is BERT's embedding.
     embedding: str
-    mismatch: str  # Operands of different widths are fitted by "truncate" or "pad".
+    mismatch: str  # How operands of different widths are fitted: "truncate" or "pad".
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:

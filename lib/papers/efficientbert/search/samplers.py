@@ -26,8 +26,8 @@ from lib.papers.efficientbert.search.space import Space
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-BATCH = 8  # The features of so many candidates are compared at once.
-# Above so many evaluations the cascade gets another classifier.
+BATCH = 8  # Candidates whose features are compared at once.
+# Numbers of evaluations above which the cascade gets one more classifier.
 GROWTH = (
     400,
     800,
@@ -38,13 +38,13 @@ GROWTH = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An Evaluation is what is known of a candidate: a line of a search's history."""
+    """An Evaluation is one scored candidate: a line of a search's history."""
 
     candidate: Net
     key: str
-    score: float  # A higher score is better; a failed evaluation has 0.
-    seconds: float = 0.0  # Proposal and evaluation took so long.
-    failed: str = ""  # This is the reason why the evaluation failed.
+    score: float  # The higher the better; 0 for a failed evaluation.
+    seconds: float = 0.0  # Seconds of proposal and evaluation.
+    failed: str = ""  # Reason of a failure, "" without one.
 
 
 def propose(

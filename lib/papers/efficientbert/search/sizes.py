@@ -1,7 +1,6 @@
-"""This module has the choices for L layers whose sizes add up to a window.
+"""This module draws choices for L layers whose sizes add up to a number in a window.
 
-They are counted exactly and drawn uniformly.
-"""
+The choices are counted exactly and drawn uniformly."""
 
 from bisect import bisect
 
@@ -9,13 +8,11 @@ import numpy as np
 
 
 class Sizes:
-    """Sizes is the set of ways to choose for each layer so that the sizes add up to
-    low..high.
+    """A Sizes is the set of ways to choose for each layer, with a sum from low to high.
 
-    costs: for each layer, the parameters that each of its choices costs. `ways[n]` is
-    found by convolution of histograms: (sums of the last n layers, ascending; how many
-    choices for these layers lie below each sum, and in all). There are fewer than 2**63
-    choices."""
+    costs: for each layer, the parameters of each of its choices. `ways[n]` is found by
+    convolution of histograms: (sums of the last n layers, ascending; number of choices
+    for these layers below each sum, and in all). There are fewer than 2**63 choices."""
 
     def __init__(self, costs: list[list[int]], low: int, high: int) -> None:
         self.costs, self.low, self.high = (
@@ -35,7 +32,7 @@ class Sizes:
         self._weights: dict[tuple[int, int], list[float]] = {}
 
     def count(self) -> int:
-        """Return the number of ways."""
+        """Return the number of ways to choose for all layers."""
         return int(self.count_choices(0, 0))
 
     def count_choices(

@@ -49,17 +49,16 @@ from lib.papers.efficientbert.search.sizes import Sizes
 
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
-# After so many rejected changes a layer keeps its formula.
+# Rejected changes after which a layer keeps its formula.
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}
-ENDLESS = 1 << 60  # No network has so many parameters.
+ENDLESS = 1 << 60  # A limit of parameters that no network reaches.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def grammar(stage: str) -> Json:
-    """Return what a search of a stage may write, as plain JSON.
+    """Return the rules of formulas and sizes in a stage, as plain JSON.
 
-    It is a part of the identity of the search.
-    """
+    They are a part of the identity of a search."""
     rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
     rules = {name: list(values) for name, values in rules.items()}
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
@@ -81,11 +80,12 @@ class Space:
     where there is no network, and where `start` has an id that the space lacks."""
 
     stage: str
-    start: Net  # All candidates have its widths, depth, and what the stage does not search.
-    low: int = 0  # A candidate has at least so many parameters.
-    high: int = 0  # A candidate has at most so many parameters; 0 is no limit.
-    # These two say how parameters are counted
-    # (search.net.parameters).
+    # Network that gives all candidates their widths and depth, and the parts that the
+    # stage does not search.
+    start: Net
+    low: int = 0  # Least parameters of a candidate.
+    high: int = 0  # Most parameters of a candidate; 0 for no limit.
+    # How parameters are counted: arguments of search.net.parameters.
     convention: str = "with projection"
     tables: dict[str, int] = field(default_factory=dict)
 
@@ -100,13 +100,11 @@ class Space:
         return SEARCHED[self.stage]
 
     def identity(self) -> Json:
-        """Return what tells this space from others, as plain JSON."""
+        """Return the identity of this space, as plain JSON."""
         return asdict(self) | {
             "start": self.start.to_json(),
             "grammar": grammar(self.stage),
         }
-
-    # ---- SIZES
 
     def size(self, net: Net) -> int:
         """Return the parameters of a network, as the window counts them."""
@@ -156,8 +154,9 @@ class Space:
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def is_in_window(self, net: Net) -> bool:
-        """Return whether a network's size is in the window; always where sizes are not
-        searched."""
+        """Return whether a network's size is in the window.
+
+        Where sizes are not searched, every network counts as inside."""
         return "ids" not in self.searched or self.low <= self.size(net) <= (
             self.high or ENDLESS
         )
@@ -168,8 +167,6 @@ class Space:
         In stage 3 it is the number of candidates.
         """
         return self.sizes.count() if "ids" in self.searched else 1
-
-    # ---- CANDIDATES
 
     def starting_networks(self) -> list[Net]:
         """Return the networks that the code evaluates before it draws: the start.
@@ -251,11 +248,9 @@ class Space:
     def _with(self, net: Net, i: int, layer: Layer) -> Net:
         return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1 :]))
 
-    # ---- DESCRIPTIONS
-
     def pack(self, net: Net) -> list[list[Any]]:
-        """Return a candidate as plain JSON, without what all candidates have in
-        common."""
+        """Return the layers of a candidate as plain JSON; all candidates share the
+        rest."""
         return net.to_json()["layers"]
 
     def unpack(self, layers: list[list[Any]]) -> Net:
@@ -270,11 +265,11 @@ class Space:
         return " | ".join(f"{_sorted(l.formula)} {l.stack}_{l.q}" for l in net.layers)
 
     def features(self, nets: list[Net]) -> np.ndarray:
-        """Return what samplers learn from, float [N, F], as coded.
+        """Return the features that samplers learn from, float [N, F], as coded.
 
-        Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps
-        stand by their id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x,
-        W1, W2. In stage 3 the ids stand alone."""
+        Each layer gives its prefix list as indices, padded with -1 to 20. A linear map
+        has the index of its layer's id or, in stage 2, 0. Then come add, mul, max,
+        gelu, ..., x, W1, W2. In stage 3 there are only the ids."""
         searched = self.searched
         rows = [
             [_indices(l.formula, number(l), searched) for l in net.layers]

@@ -155,7 +155,7 @@ def scorer_by_training(
     def evaluate(net: Net) -> float:
         student = students.for_task(run, net, training.task, teacher, train.dropout)
         judge = scorer_of_model(training, student, score)
-        part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
+        part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
         if corpus:
             assert pretrain is not None
             with students.distil_objective(student, general, options, numerics) as loss:

@@ -14,22 +14,22 @@ from lib.model.formula import LINEAR, NUMPY, evaluate
 from lib.papers.efficientbert.search.net import Net
 
 CHANNELS = 2
-# Magnitudes end here: two can still be multiplied, and a GELU can take the third power.
+# Largest magnitude of a value: the product of two, or a GELU's third power, is finite.
 LIMIT = 1e90
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Recipe settles what Figure 5 leaves open."""
+    """A Recipe settles the points that Figure 5 leaves open."""
 
-    # In LayerNorm's place stands "pair", (h + f) / 2, or "channels", the mean over both
+    # Stand-in for LayerNorm: "pair", (h + f) / 2, or "channels", the mean over both
     # channels.
     average: str = "pair"
-    residual: bool = True  # Without it f(h) stands in the place of h + f(h).
+    residual: bool = True  # Whether f(h) is added to h; without it f(h) is the output.
     # Inner channels are "whole", max(1, int(D / q)), since int(2 / q) is 0 for q > 2,
     # or they are "real", D / q.
     width: str = "whole"
-    points: int = 121  # Each axis has so many points.
+    points: int = 121  # Number of points on each axis.
     low: float = -15.0
     high: float = 5.0
 
