@@ -80,7 +80,7 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     encoder that cannot be trained on the task."""
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
-        raise Refused(f"the model {str(path)!r} has no name of one line; {fix}")
+        raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
     place = paths.resolve_path(path)
     if not place.is_dir():
         place = (
