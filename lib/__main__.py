@@ -61,7 +61,11 @@ def parse_list(text: str) -> list[int | str]:
 
     A JSON list such as '["Whole, distilled"]' may have names with commas."""
     if text.startswith("["):
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            why = 'is no list of JSON, such as \'["Whole, distilled", "Width"]\''
+            raise argparse.ArgumentTypeError(f"{text} {why}") from None
     words = map(str.strip, text.split(","))
     return [int(word) if word.isdigit() else word for word in words]
 

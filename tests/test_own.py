@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+from argparse import ArgumentTypeError
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -941,3 +942,5 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
     assert cli.parse_list("Whole, Width,2") == ["Whole", "Width", 2]
     assert cli.parse_list('["Whole, distilled", 2]') == ["Whole, distilled", 2]
+    with pytest.raises(ArgumentTypeError, match="is no list of JSON"):
+        cli.parse_list('["Whole, distilled')
