@@ -56,6 +56,7 @@ from lib.report.tables import (
 )
 from lib.report.verdicts import ENVIRONMENT, count_words, verdict_to_json, write_answer
 from lib.stats import compare
+from lib.stats.compare import Column
 from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
@@ -542,7 +543,7 @@ def explore(
 
     if [] in knobs.values():
         return
-    if not os.environ.get(notebook.BATCH) and paths.in_lab():
+    if is_interactive():
         import ipywidgets
 
         ipywidgets.interact(shown, **knobs)
@@ -559,3 +560,40 @@ def explore(
             prefix = rf"\g<0>{function.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, draw_html(figure))
     display_text("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))
+
+
+CHOICE = """## Choose what the others are compared with
+
+Each model minus the chosen one, whatever its width: paired differences with their 95 %
+intervals over seeds and rows. They are of the runs above, so nothing is trained."""
+
+
+def explore_models(
+    runs: Runs, columns: Sequence[Column] = (), kind: str = "model"
+) -> None:
+    """Let a reader in JupyterLab choose the model with which all others are compared.
+
+    The answer comes at once, as the page has the runs. A page that a command makes
+    shows nothing.
+
+    columns: as in `Runs.estimate_gaps`. kind: what a model of the page is called."""
+
+    def minus(task: str, baseline: str) -> Figure | None:
+        gaps = runs.compare_models(baseline, columns).items()
+        data = plot.differences(
+            {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
+        )
+        if len(data):
+            label = f"score minus that of the {kind} {baseline} (points)"
+            return plot.forest(data, label)
+        display_text(f"On {task} nothing can be compared with {escape_text(baseline)}.")
+
+    if is_interactive() and (names := runs.names_of_models):
+        display_text(CHOICE)
+        frames = [compare.with_runs(frame) for _, frame, _ in runs.frames]
+        explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
+
+
+def is_interactive() -> bool:
+    """Return whether a reader has this notebook open in JupyterLab."""
+    return not os.environ.get(notebook.BATCH) and paths.in_lab()
