@@ -588,7 +588,7 @@ def explore_models(
             return plot.forest(data, label)
         display_text(f"On {task} nothing can be compared with {escape_text(baseline)}.")
 
-    if is_interactive() and (names := runs.names_of_models):
+    if is_interactive() and len(names := runs.names_of_models) > 1:
         display_text(CHOICE)
         frames = [compare.with_runs(frame) for _, frame, _ in runs.frames]
         explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
