@@ -256,7 +256,7 @@ def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypa
     monkeypatch.setattr(paths, "in_lab", lambda: True)
     monkeypatch.delenv(notebook.BATCH, raising=False)
     artefact.explore_models(own)
-    names = ["a, 3/12", "b, 3/12", "a, 1/12"]
+    names = ["b, 3/12", "a, 3/12", "a, 1/12"]
     assert shown and knobs == {"task": ["SST-2"], "baseline": names}
 
 
