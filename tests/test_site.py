@@ -103,7 +103,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
             words[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
         for word, count in words[paper].items():
-            assert f"{count} {verdicts.plural_of(word, count)}" in card, (paper, word)
+            assert f"{count} {words.plural_of(word, count)}" in card, (paper, word)
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 
 

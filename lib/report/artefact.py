@@ -38,7 +38,7 @@ from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.execute import read_commit
-from lib.core.rows import Row
+from lib.core.rows import Row, format_width
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
@@ -434,7 +434,7 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     ends, texts = scored.iloc[[0, -1]], []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = [str(row[n]) if n == "model" else f"{n} {row[n]}" for n in apart]
+        names = filter(None, (name_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -442,6 +442,13 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     if ends["score"].nunique() == 1:
         between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
     return f"{between} points, {seeds}."
+
+
+def name_label(row: Mapping[Any, Any], name: str) -> str:
+    """Return a row's label in words; "" for the width of a whole model."""
+    if name == "m":
+        return f"{format_width(row)} of the width" if row["m"] else ""
+    return str(row[name]) if name == "model" else f"{name} {row[name]}"
 
 
 def write_caveats(runs: Runs) -> list[str]:
