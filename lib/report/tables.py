@@ -177,8 +177,8 @@ class Runs:
     ) -> Estimate | None:
         """Return the Estimate of the score of `method` minus that of `baseline`, or
         None (`estimate_rows`)."""
-        sides = (frame[frame["model"] == model] for model in (method, baseline))
-        return self.estimate_rows(*sides, metric_of, scale)
+        ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
+        return self.estimate_rows(ours, theirs, metric_of, scale)
 
     def estimate_rows(
         self,
