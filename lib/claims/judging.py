@@ -463,13 +463,13 @@ def count_shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
 def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
     """Return the counts of words over all central comparisons, in two sentences."""
     every = results_that_count(by_id, list_central_claims())
-    measured = [r.word for r in every if r.word != words.NOT_MEASURED]
-    parts = f" ({words.count_words(measured)})" * bool(measured)
+    sure = [r.word for r in every if r.word != words.NOT_MEASURED]
+    parts = f" ({words.count_words(sure)})" * bool(sure)
     out, total = count_shut_out(by_id)
     agree = sum(bool(r.shuts_out) and r.word == words.AGREES for r in every)
     return (
-        f"{len(every)} central comparisons: {len(measured)} measured{parts}, "
-        f"{len(every) - len(measured)} not measured. "
+        f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
+        f"{len(every) - len(sure)} not measured. "
         f"Of the {total} measured ones that have a printed value, {out} shut it out "
         f"({agree} of these agree with its direction)."
     )

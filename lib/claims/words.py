@@ -62,9 +62,9 @@ FAMILIES = {
 DIFFER = 10 / 12  # Least share of the ranked scores that must differ.
 
 
-def count_words(found: Iterable[str]) -> str:
+def count_words(words: Iterable[str]) -> str:
     """Return how often each word occurs: "3 agree, 1 too noisy to say"."""
-    counts = Counter(found)
+    counts = Counter(words)
     order = [*list(WORDS)[1:], NOT_MEASURED]
     return ", ".join(f"{n} {plural_of(w, n)}" for w in order if (n := counts[w]))
 

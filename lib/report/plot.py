@@ -263,11 +263,11 @@ def headline_of_forest(data: pd.DataFrame, label: str) -> str:
     every = f"of {len(sure)} intervals"
     if data["word"].any():
         # "They differ" is how an equivalence goes the other way round.
-        found = [
+        words = [
             next((word for word in WORDS if text.startswith(word)), OPPOSITE)
             for text in sure["word"]
         ]
-        text = f"{len(sure)} measured in points: {count_words(found)}"
+        text = f"{len(sure)} measured in points: {count_words(words)}"
     elif len(sure) in (above, below):
         text = f"{what}: all {len(sure)} intervals {'above' if above else 'below'} 0"
     elif not above + below:
