@@ -58,26 +58,31 @@ TEXT, LABEL = (lambda i: texts()[i]), (lambda i: i // 3 % 2)
             "a.tsv",
             columns(uid=lambda i: f"u{i}", text=TEXT, label=LABEL),
             "text;",
-            "uid",
+            "uid (no text, by its name)",
         ),
-        ("a.tsv", columns(**{"#": int}, text=TEXT, label=LABEL), "text;", "#"),
+        (
+            "a.tsv",
+            columns(**{"#": int}, text=TEXT, label=LABEL),
+            "text;",
+            "# (no text, by its name)",
+        ),
         (
             "a.tsv",
             columns(text=TEXT, label=LABEL, lang=lambda i: "en"),
             "text;",
-            "lang",
+            "lang (no text, by its name)",
         ),
         (
             "a.tsv",
             columns(text=TEXT, label=LABEL, date=lambda i: f"{i}.5."),
             "",
-            "date",
+            "date (no text, by its name)",
         ),
         (
             "a.csv",
             columns(",", sentence_id=int, sentence=TEXT, label=LABEL),
             "texts: sentence;",
-            "sentence_id",
+            "sentence_id (no text, by its name)",
         ),
         (  # A name without a meaning is still the label in other words.
             "a.tsv",
@@ -91,6 +96,42 @@ def test_what_is_no_text_is_left_out_and_told(tmp_path, name, content, first, un
     reading = own.read_line(str(put(tmp_path, name, content)))
     assert first in reading.lines[0] and f"left out: {unused}" in reading.lines
     assert not reading.task.pair and reading.splits["train"].b is None
+
+
+def test_why_a_column_is_left_out_is_told_for_every_choice_of_the_label(tmp_path):
+    """Five stars decide the mood, and the mood decides no number of stars."""
+    content = columns(
+        text=TEXT,
+        stars=lambda i: i % 5 + 1,
+        mood=lambda i: "bad" if i % 5 < 3 else "good",
+        site=lambda i: "here",
+        tone=lambda i: "xyz"[i // 3 % 3],
+    )
+    path = put(tmp_path, "a.tsv", content)
+    more = "site (it is always the same), tone (you did not name it)"
+    left = {
+        "stars": f"left out: mood (the label decides it), {more}",
+        "mood": f"left out: stars (it decides the label), {more}",
+    }
+    for label, line in left.items():
+        assert line in own.read_line(f"{path}: text, {label}: classes").lines
+
+
+def test_every_line_that_is_no_row_is_counted(tmp_path):
+    body = rows(60)
+    body[7]["text"], body[9]["label"], body[11]["text"] = "", "", body[10]["text"]
+    blank = {"a.csv": ";", "a.tsv": "", "a.jsonl": ""}
+    for name, line in blank.items():
+        head, *lines = csv(body, ";" if name == "a.csv" else "\t").split("\n")
+        if name == "a.jsonl":
+            head, lines = "", [json.dumps(row) for row in body]
+        text = "\n".join([head, line, *lines[:30], line, *lines[30:], line, line, ""])
+        told = own.read_line(str(put(tmp_path, name, text.removeprefix("\n")))).lines
+        first = 1 if name == "a.jsonl" else 2
+        assert f"left out 4 blank lines, such as {name}:{first}" in told
+        empty = "left out 2 of 60 rows with an empty cell (1 in text, 1 in label), such"
+        assert sum(line.startswith(empty) for line in told) == 1
+        assert sum(line.startswith("rows that repeat the texts") for line in told) == 1
 
 
 def test_two_labels_and_what_is_left_over_are_refused_with_lines_that_work(tmp_path):

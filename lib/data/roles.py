@@ -133,12 +133,34 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
     if not is_clear or any(header.count(name) > 1 for name in chosen):
         raise refuse_content(place, *_describe_misfit(place, rows, header))
     unused = [
-        (name or "a column without a name")
-        + " (the label decides it)" * (decided.get(name, 0) > 1)
-        for name in header
-        if name not in chosen
+        f"{name or 'a column without a name'} ({why})"
+        for name, why in _explain_unused(rows, header, chosen, decided).items()
     ]
     return Roles(tuple(texts), labels[0], tuple(unused))
+
+
+def _explain_unused(
+    rows: Table, header: list[str], chosen: Sequence[str], decided: Mapping[str, int]
+) -> dict[str, str]:
+    """Return {column: why it is left out}.
+
+    chosen: the texts and the label, which is last.
+    decided: what `_decided_columns` returned for the label."""
+    reasons, label = {}, chosen[-1]
+    for name in header:
+        if name in chosen:
+            continue
+        if decided.get(name, 0) > 1:
+            reasons[name] = "the label decides it"
+        elif _decided_columns(rows, header, name).get(label, 0) > 1:
+            reasons[name] = "it decides the label"
+        elif is_other(name):
+            reasons[name] = "no text, by its name"
+        elif name in decided:
+            reasons[name] = "it is always the same"
+        else:
+            reasons[name] = "you did not name it"
+    return reasons
 
 
 def words(name: str) -> set[str]:
