@@ -108,7 +108,7 @@ def test_why_a_column_is_left_out_is_told_for_every_choice_of_the_label(tmp_path
         tone=lambda i: "xyz"[i // 3 % 3],
     )
     path = put(tmp_path, "a.tsv", content)
-    more = "site (it is always the same), tone (you did not name it)"
+    more = "site (always the same), tone (not named by you)"
     left = {
         "stars": f"left out: mood (the label decides it), {more}",
         "mood": f"left out: stars (it decides the label), {more}",

@@ -56,7 +56,7 @@ SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 class Roles:
     """Roles are the columns of a table that are read: one or two texts, and a label.
 
-    unused: the other columns, as text for the user."""
+    unused: the other columns by reason, as text for the user."""
 
     texts: tuple[str, ...]
     label: str
@@ -132,11 +132,11 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
         raise refuse_content(place, *_describe_misfit(place, rows, header))
-    unused = [
-        f"{name or 'a column without a name'} ({why})"
-        for name, why in _explain_unused(rows, header, chosen, decided).items()
-    ]
-    return Roles(tuple(texts), labels[0], tuple(unused))
+    unused: dict[str, list[str]] = {}
+    for name, why in _explain_unused(rows, header, chosen, decided).items():
+        unused.setdefault(why, []).append(name or "a column without a name")
+    unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
+    return Roles(tuple(texts), labels[0], tuple(unused_texts))
 
 
 def _explain_unused(
@@ -157,9 +157,9 @@ def _explain_unused(
         elif is_other(name):
             reasons[name] = "no text, by its name"
         elif name in decided:
-            reasons[name] = "it is always the same"
+            reasons[name] = "always the same"
         else:
-            reasons[name] = "you did not name it"
+            reasons[name] = "not named by you"
     return reasons
 
 

@@ -111,6 +111,8 @@ Options = TypeVar("Options", Train, Importance, Json)
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
 # Seconds of a run beside its training: it opens a model and scores it.
 START_SECONDS = 5.0
+# Steps that take the settings of a training and only read its rows.
+READING = ("states", "quantise", "predict")
 # Least number of tokens at which a reader may cut rows.
 SHORTEST = 8
 # Parameters of notebooks and commands that name a profile.
@@ -531,8 +533,9 @@ def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
     """Return f(Spec, metrics of its run) -> core-seconds, by FLOPs, of runs at a
     profile with a reader's rows; None at others, where rows and encoder are the same.
 
-    A step of a training costs three forward passes of the whole encoder. The tokens of
-    a row are those that a finished run has in its metrics, or those of the reader."""
+    A step of a training costs three forward passes of the whole encoder; what reads the
+    rows without training costs one. The tokens of a row are those that a finished run
+    has in its metrics, or those of the reader."""
     if not reader_part(profile, "data"):
         return None
     usual, reads = length_limit(profile), getattr(profile, "feed", None)
@@ -541,17 +544,20 @@ def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
     pace = EFFICIENCY * measure_pace()
 
     def estimate(spec: Spec, metrics: Json) -> float:
-        train = spec.args.get("train")
-        rows = spec.args.get("data", {}).get("rows")
+        train, rows = spec.args.get("train"), spec.args.get("data", {}).get("rows")
         if not (train and rows):
             return START_SECONDS
         encoder = _shape_behind(spec) or shape(profile)
-        tokens, rows = metrics.get("mean_tokens", usual), rows * train["epochs"]
+        tokens = metrics.get("mean_tokens", usual)
         layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
         size = encoder.hidden // encoder.heads
         row = layered_flops(encoder.hidden, size, layers, round(tokens))
-        steps = ceil(rows / train["batch"])
-        return 3 * row * rows / pace + steps * STEP_SECONDS + START_SECONDS
+        passes, steps = 1, 0
+        if spec.step not in READING:
+            passes = 3 * train["epochs"]
+            steps = ceil(rows * train["epochs"] / train["batch"])
+        seconds = passes * rows * row / pace + steps * STEP_SECONDS
+        return seconds + START_SECONDS
 
     return estimate
 
