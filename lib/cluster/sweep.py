@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from lib.cluster import backends, executors, remote
@@ -35,15 +36,14 @@ def describe_work(
 
 
 class Clock:
-    """A Clock forecasts the core seconds of a run from finished runs of the same kind:
-    of the same step, profile and inputs.
+    """A Clock forecasts the core seconds of a run from finished runs: of the same Spec
+    at other seeds, or else of the same kind (`run_kind`).
 
     It takes the median over these runs of their seconds, divided by their `prior` and
-    multiplied by that of the new run. So runs on other rows count, and a run without
-    such runs is expected to take its prior. Runs of this machine count; records, which
-    other machines made, count only where there are no such runs, by the pace that this
-    machine has in kinds with both. Of a step with many runs, the first 300 are read:
-    their names are hashes, so these are a random sample.
+    multiplied by that of the new run. So runs on other rows count. Without any such run
+    the prior itself is the forecast. Records, which other machines made, count by the
+    pace of this one. Of a step with many runs, the first 300 are read: their names are
+    hashes, so these are a random sample.
 
     prior: f(Spec, metrics of its run, {} before it) -> core seconds by a count of its
     work; without it, runs of a kind are expected to take the same time."""
@@ -52,7 +52,9 @@ class Clock:
         self, store: Store, prior: Callable[[Spec, Json], float] | None = None
     ) -> None:
         self.store, self.prior = store, prior
-        self.took: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self.took: dict[Any, dict[str, list[float]]] = defaultdict(
+            lambda: {"run": [], "record": []}
+        )  # {Spec's id or kind: {origin: seconds by prior}}
         self.read: set[str] = set()
 
     def count_work(self, spec: Spec, metrics: Json) -> float:
@@ -72,28 +74,33 @@ class Clock:
         arguments do not tell the profiles apart (`run_kind`)."""
         if origin == "run" or spec.step not in ("digits", "latency"):
             ratio = seconds / self.count_work(spec, metrics or {})
-            self.took[origin, *run_kind(spec)].append(ratio)
+            for key in (spec.id, run_kind(spec)):
+                self.took[key][origin].append(ratio)
+            self.__dict__.pop("pace", None)  # It is computed again.
 
     def median(self, spec: Spec) -> float | None:
         """Return the expected core seconds of the run of a Spec, or None where there
-        are neither runs of its kind nor a prior."""
-        self.read_runs(spec.step)
-        kind, ratio = run_kind(spec), 1.0 if self.prior else None
-        if own := self.took["run", *kind]:
-            ratio = statistics.median(own)
-        elif recorded := self.took["record", *kind]:
-            ratio = statistics.median(recorded) * self.machine
-        return None if ratio is None else ratio * self.count_work(spec, {})
+        are neither runs like it nor a prior.
 
-    @property
-    def machine(self) -> float:
-        """Return the seconds that this machine takes for one second of the records."""
-        ratios = [
-            statistics.median(own) / statistics.median(self.took["record", *kind])
-            for (origin, *kind), own in list(self.took.items())
-            if origin == "run" and own and self.took["record", *kind]
+        Runs of the same Spec at other seeds count before those of its kind."""
+        self.read_runs(spec.step)
+        for key in (spec.id, run_kind(spec)):
+            took = self.took[key]
+            ratios = took["run"] + [self.pace * ratio for ratio in took["record"]]
+            if ratios:
+                return statistics.median(ratios) * self.count_work(spec, {})
+        return self.prior and self.prior(spec, {})
+
+    @cached_property
+    def pace(self) -> float:
+        """Return the seconds that this machine takes for one second of the records, by
+        the runs that both have."""
+        paces = [
+            statistics.median(took["run"]) / statistics.median(took["record"])
+            for took in self.took.values()
+            if took["run"] and took["record"]
         ]
-        return statistics.median(ratios) if ratios else 1.0
+        return statistics.median(paces) if paces else 1.0
 
     def read_runs(self, step: str) -> None:
         """Read the finished runs of a step, once."""
@@ -107,8 +114,11 @@ class Clock:
                     read_json(run.folder / f"{name}.json")
                     for name in ("spec", "metrics")
                 )
-                seconds = core_seconds(read_ledger(run.folder))
-                self.note(from_json(body), seconds, run.origin, metrics)
+                ledger = read_ledger(run.folder)
+                # Old records have the seconds of a busy clock alone.
+                if ledger["core_seconds"] or run.origin == "run":
+                    seconds = core_seconds(ledger)
+                    self.note(from_json(body), seconds, run.origin, metrics)
 
     def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
         """Return the expected core seconds of each Spec, or None where more than half
