@@ -289,31 +289,35 @@ class Bar:
         ):
             return
         self.drawn, store = time.monotonic(), self.clock.store
-        shares = {
-            spec: read_ledger(store.part(spec)).get("progress", 0.0) for spec in running
-        }
+        ledgers = {spec: read_ledger(store.part(spec)) for spec in running}
+        shares = {spec: line.get("progress", 0.0) for spec, line in ledgers.items()}
         shares |= dict.fromkeys(ended, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
         self.bar.set_description_str(
             f"{len(ended)}/{len(self.todo)} runs", refresh=False
         )
-        left = self.left([shares.get(spec, 0.0) for spec in self.todo])
+        left = self.left(
+            [shares.get(spec, 0.0) for spec in self.todo], ledgers.values()
+        )
         to_go = (
             "time unknown" if left is None else f"about {format_seconds(left)} to go"
         )
         self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
 
-    def left(self, shares: Sequence[float]) -> float | None:
+    def left(
+        self, shares: Sequence[float], ledgers: Collection[Json] = ()
+    ) -> float | None:
         """Return the seconds until all runs are made, or None where the Clock has no
         forecast.
 
         It is the Clock's forecast of what is left, times the seconds that passed for a
-        core second of the finished runs. Other work on the machine, which slows them,
-        may end before the runs do. So a number of core seconds at full speed (CALM, a
-        share of the whole work) counts beside them, and no few first runs decide.
+        core second of the runs. Other work on the machine, which slows them, may end
+        before the runs do. So a number of core seconds at full speed (CALM, a share of
+        the whole work) counts beside them, and no first seconds decide.
 
-        shares: the share of each run that is done, in the order of `todo`."""
+        shares: the share of each run that is done, in the order of `todo`.
+        ledgers: those of unfinished runs."""
         if (forecasts := self.clock.forecast(self.todo)) is None:
             return None
         rest = [
@@ -321,7 +325,9 @@ class Bar:
             for share, seconds in zip(shares, forecasts, strict=True)
         ]
         calm = CALM * sum(forecasts)
-        pace = (self.wall + calm) / (self.core + calm) if calm else 1.0
+        wall = self.wall + calm + sum(ledger["seconds"] for ledger in ledgers)
+        core = self.core + calm + sum(map(core_seconds, ledgers))
+        pace = wall / core if core else 1.0
         return schedule(self.todo, rest, self.slots) * pace
 
 
