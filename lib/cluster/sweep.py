@@ -89,7 +89,7 @@ class Clock:
             ratios = took["run"] + [self.pace * ratio for ratio in took["record"]]
             if ratios:
                 return statistics.median(ratios) * self.count_work(spec, {})
-        return self.prior and self.prior(spec, {})
+        return self.prior(spec, {}) if self.prior else None
 
     @cached_property
     def pace(self) -> float:
