@@ -535,8 +535,8 @@ def list_missing_packages() -> list[str]:
 def refuse_environment(missing: Sequence[str]) -> int:
     """Print a line on packages that are missing, with the command that brings them."""
     more = f" and {len(missing) - 3} more" * (len(missing) > 3)
-    own = paths.ROOT / ".venv/bin/python"
-    fix = f"{paths.show_path(own)} -m lib ... has them" if own.exists() else INSTALL
+    python = paths.ROOT / ".venv/bin/python"
+    fix = f"{paths.show_path(python)} -m lib ..." if python.exists() else INSTALL
     fault = f"{sys.executable} has no {', '.join(missing[:3])}{more}"
     print(f"error: {fault}; fix: {fix}", file=sys.stderr)
     return 2

@@ -323,8 +323,8 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
     positions = [names.index(name) for name in columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
-        at = [i for i in positions if i < len(cells)]
-        lacking = [names[i] for i in at if not cell_text(cells[i], place)]
+        present = [i for i in positions if i < len(cells)]
+        lacking = [names[i] for i in present if not cell_text(cells[i], place)]
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
     if not empty:
@@ -401,8 +401,8 @@ def _check_reading(
     train, cautions = splits["train"], []
     different = {*_texts(train)}
     if repeated := len(train) - len(different):
-        kept = "kept, all on one side of any split"
-        remarks.append(f"rows that repeat the texts of another: {repeated} ({kept})")
+        why = "kept, all on one side of any split"
+        remarks.append(f"rows that repeat the texts of another: {repeated} ({why})")
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
         raise refuse_content(place, fault, f"at least {LEAST}", "add some")
