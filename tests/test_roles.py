@@ -360,7 +360,7 @@ def test_few_empty_rows_are_counted_and_left_out(tmp_path):
     assert line in reading.lines
     refused(
         put(tmp_path, "b.tsv", csv([*rows(90), *body[98:] * 5], "\t")),
-        "b.tsv: 10 of 100 rows with an empty cell in text or label, such as b.tsv:92",
+        "b.tsv: 10 of 100 rows with an empty cell .5 in text, 5 in label., such as b.tsv:92",
     )
 
 
