@@ -181,7 +181,7 @@ def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> st
     )
 
 
-def show_floor(scope: str, specs: list[Spec], store: Store) -> None:
+def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
     """Make the runs on a reader's rows that train no encoder, and print their scores.
 
     They come before any training, which may prove useless."""
@@ -192,8 +192,8 @@ def show_floor(scope: str, specs: list[Spec], store: Store) -> None:
     for spec in specs:
         if spec.step != "bag_of_words" or not grids.reader_part(scope, "data"):
             continue
-        report_lost(sweep.make_runs([spec], store, 1))
-        if run := store.find(spec):
+        report_lost(sweep.make_runs([spec], clock.store, 1, clock=clock))
+        if run := clock.store.find(spec):
             (columns,) = grids.metrics(scope).values()
             is_share = columns[0].metric in SHARES
             print(frontier.describe_floor(run.metrics, is_share), flush=True)
@@ -226,9 +226,9 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
         print(pages.describe_place(), flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            show_floor(scope, specs, store)
-            missing = store.missing_specs(specs)
             clock = sweep.Clock(store, estimate_seconds(scope))
+            show_floor(scope, specs, clock)
+            missing = store.missing_specs(specs)
             todo = sweep.describe_work(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_first()):
@@ -273,8 +273,7 @@ def plan(args: argparse.Namespace) -> bool:
         grids, cannot, store = read_notebooks(args)
         clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
         if not absent:
-            specs = notebook.list_specs(*grids.values())
-            show_floor(args.profile, specs, store)
+            show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
         steps = planned.planned_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
