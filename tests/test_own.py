@@ -35,6 +35,7 @@ from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
+from lib.stats.paired import Pair
 from lib.train.steps.bag_of_words import clip_texts
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
@@ -930,6 +931,28 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
     )
     assert "is not proven to be above" in advice(80, 61.9, floors)
     assert advice(61, 55, {}, is_own=False).startswith("On reviews: take")
+
+
+def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
+    """Wilson's limit of 0 of 61 rows is 3.84 / (61 + 3.84)."""
+    (text,) = (
+        "".join(cell["source"])
+        for cell in json.loads(notebook.path_of_notebook("92_your_task").read_text())[
+            "cells"
+        ]
+        if "def apart" in "".join(cell["source"])
+    )
+    names = dict(best=None, page=SimpleNamespace(reader_lines=["mine"]))
+    exec(text, names)
+    right = np.arange(61) % 2
+    pairs = [
+        Pair("reviews", seed, right, right, right, "accuracy") for seed in range(2)
+    ]
+    told = "+0.0 points (no row differs of 61: the difference is below 5.9)"
+    assert names["apart"](pairs) == told
+    other = np.where(np.arange(61) == 3, 0, right)
+    pairs = [Pair("reviews", 0, right, other, right, "accuracy")]
+    assert names["apart"](pairs) == "-1.6 points (1 seeds)"
 
 
 def test_there_is_no_advice_without_what_it_is_held_to():

@@ -444,7 +444,7 @@ def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]
 # Marks before and behind the parts of README that are written by `verify`.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
-CHOICES = FOUND.replace("found", "methods")
+CHOICES = FOUND.replace("found", "methods").strip()  # Inside a line.
 
 
 def results_that_count(
@@ -502,7 +502,7 @@ def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
     parts = {
         FOUND: fill_texts(by_id)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
-        CHOICES: "".join(f"- {line}\n" for line in frontier.describe_choices()),
+        CHOICES: "; ".join(frontier.describe_choices()),
     }
     for mark, text in parts.items():
         before, _, behind = readme.split(mark)
