@@ -18,14 +18,19 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib.claims import committed
-from lib.core import disk, paths
-from lib.core.names import Refused, error_in_one_line
+try:
+    from lib.core import disk, paths
+    from lib.core.names import Refused, error_in_one_line
+except ModuleNotFoundError as error:  # An older Python lacks a module.
+    needs = "needs Python 3.11"
+    sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
 
 if TYPE_CHECKING:
+    from lib.cluster.sweep import Clock
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -160,27 +165,38 @@ def read_notebooks(
     return grids, absent, Store()
 
 
-def describe_outlook(scope: str, missing: list[Spec]) -> str:
-    """Return a line on what a run on a reader's rows trains first, and when its answer
-    comes; "" where nothing is to train.
-
-    FLOPs and the pace of a core tell the time: other runs had other rows and encoders.
-    """
-    from lib.cluster import sweep
+def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> str:
+    """Return a line on what a run on a reader's rows trains first; "" where nothing is
+    to train."""
     from lib.papers import grids
 
     trainings = [spec for spec in missing if "train" in spec.args]
     if not (grids.reader_part(scope, "data") and trainings):
         return ""
-    seconds = grids.estimate_seconds(scope, trainings)
-    first, how = seconds[0], ", by FLOPs: a busy machine takes a multiple"
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
-    lesson = (
-        f"{train['epochs']} epochs of {rows:,} rows, some {sweep.format_seconds(first)}"
+    about = f"{train['epochs']} epochs of {rows:,} rows"
+    about += f", {clock.describe_time(trainings[:1])}"
+    return (
+        f"first the whole model learns ({about}); other work on the cores adds to times"
     )
-    every = first + (sum(seconds) - first) / paths.count_cores()
-    after = f"all {len(missing)} runs, some {sweep.format_seconds(every)}{how}"
-    return f"first the whole model learns ({lesson}); the answer comes after {after}"
+
+
+def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
+    """Make the runs on a reader's rows that train no encoder, and print their scores.
+
+    They come before any training, which may prove useless."""
+    from lib.cluster import sweep
+    from lib.papers import frontier, grids
+    from lib.stats.paired import SHARES
+
+    for spec in specs:
+        if spec.step != "bag_of_words" or not grids.reader_part(scope, "data"):
+            continue
+        report_lost(sweep.make_runs([spec], clock.store, 1, clock=clock))
+        if run := clock.store.find(spec):
+            (columns,) = grids.metrics(scope).values()
+            is_share = columns[0].metric in SHARES
+            print(frontier.describe_floor(run.metrics, is_share), flush=True)
 
 
 def report_lost(lost: Mapping[Spec, str]) -> None:
@@ -201,20 +217,23 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
     from lib.claims import notebook
     from lib.cluster import sweep
+    from lib.papers.grids import estimate_seconds
     from lib.report.site import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read_notebooks(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(f"{pages} shows how far it is", flush=True)
+        print(pages.describe_place(), flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
+            clock = sweep.Clock(store, estimate_seconds(scope))
+            show_floor(scope, specs, clock)
             missing = store.missing_specs(specs)
-            todo = sweep.describe_work(missing, store, args.workers)
+            todo = sweep.describe_work(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_first()):
                 print(line, flush=True)
-            if line := describe_outlook(scope, list(missing)):
+            if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
             with pages.make_beside_runs():
                 lost = sweep.make_runs(
@@ -223,6 +242,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                     args.workers,
                     done=pages.note_run,
                     backend=args.backend,
+                    clock=clock,
                 )
             report_lost(lost)
         failed = pages.finish()
@@ -247,23 +267,22 @@ def plan(args: argparse.Namespace) -> bool:
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
+    from lib.papers.grids import estimate_seconds
 
     with data.allow_absent_data() as absent:
         grids, cannot, store = read_notebooks(args)
-        clock, every, workers = (
-            sweep.Clock(store),
-            {},
-            args.workers or paths.count_cores(),
-        )
+        clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
+        if not absent:
+            show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
         steps = planned.planned_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
             missing = store.missing_specs(specs)
             every |= missing
-            about = f", {clock.describe_time(missing)} of a core" * (not steps)
+            about = f", {clock.describe_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.id_of_notebook(path)}: {counts}")
-    about = f"{clock.describe_time(every, workers)} on {workers} workers"
+    about = clock.describe_time(every, args.workers or paths.count_cores())
     if steps:  # The clock knows runs of other encoders, so the plan tells the time.
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
@@ -282,11 +301,19 @@ def plan(args: argparse.Namespace) -> bool:
 
 @command(RUN)
 def show(args: argparse.Namespace) -> None:
-    """Print one run: its scores, how it was made, its status and all metrics."""
+    """Print one run: its scores, how it was made, its status and all metrics; or the
+    answers of a notebook's pages."""
     from lib.core.spec import from_json
     from lib.export import card, opened
+    from lib.report import site
 
-    run = opened.find_run(args.run)
+    try:
+        run = opened.find_run(args.run)
+    except Refused:
+        if not (lines := site.describe_pages(args.run)):
+            raise
+        print(*lines, sep="\n")
+        return
     scores = card.metrics_of_task(run, opened.task_of(run)).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
@@ -427,13 +454,22 @@ def main(words: Sequence[str] | None = None) -> int:
     about = "Four papers on compressing BERT, reproduced."
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    words = sys.argv[1:] if words is None else words
+    epilog = describe_choices() if {"-h", "--help"} & {*words[1:]} else ""
     for name, (function, arguments) in COMMANDS.items():
+        has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
-            name, help=function.__doc__, description=function.__doc__
+            name,
+            help=function.__doc__,
+            description=function.__doc__,
+            epilog=epilog * has_choices,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
+    if missing := list_missing_packages():
+        return refuse_environment(missing)
     fix = ""
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         fix = "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
@@ -468,6 +504,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
         return 2
     except Exception as error:
+        from lib.claims import committed
+
         if not (
             lines := [*list_changed_tables(), *committed.list_edited_files(*TABLES)]
         ):
@@ -479,13 +517,52 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
 
 
+def list_missing_packages() -> list[str]:
+    """Return the packages of requirements.txt that this Python does not have; [] where
+    the file is not at hand."""
+    file, missing = paths.ROOT / "requirements.txt", []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        name = line.partition("==")[0].strip()
+        try:
+            if name and not name.startswith("#"):
+                metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    return missing
+
+
+def refuse_environment(missing: Sequence[str]) -> int:
+    """Print a line on packages that are missing, with the command that brings them."""
+    more = f" and {len(missing) - 3} more" * (len(missing) > 3)
+    python = paths.ROOT / ".venv/bin/python"
+    fix = f"{paths.show_path(python)} -m lib ..." if python.exists() else INSTALL
+    fault = f"{sys.executable} has no {', '.join(missing[:3])}{more}"
+    print(f"error: {fault}; fix: {fix}", file=sys.stderr)
+    return 2
+
+
+INSTALL = (
+    "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
+)
 # Files that results and pages depend on.
 TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
 TABLES += ("data/records/*.csv",)
 
 
+def describe_choices() -> str:
+    """Return what the options of a reader's own rows take, for help; "" where packages
+    are missing."""
+    if list_missing_packages():
+        return ""
+    from lib.papers import frontier
+
+    return "\n".join(frontier.describe_choices())
+
+
 def print_edited_tables() -> None:
     """Print a line for each table that results rest on and that git has otherwise."""
+    from lib.claims import committed
+
     for line in committed.list_edited_files(*TABLES) or list_changed_tables():
         print(
             f"  changed  {line.partition(' is not ')[0]}: what rests on it may differ"
@@ -495,6 +572,8 @@ def print_edited_tables() -> None:
 def list_changed_tables() -> list[str]:
     """Return one line for each table of published numbers that differs from its
     committed version; [] where no committed digests are."""
+    from lib.claims import committed
+
     if not (paths.records_root() / committed.FILES).exists():
         return []
     return [

@@ -205,6 +205,21 @@ def test_a_gap_is_paired_with_the_plain_model():
     )
 
 
+def test_a_score_of_0_or_100_has_an_interval_and_so_has_a_gap_without_a_difference():
+    """Wilson's interval of all of n rows right ends at n / (n + 3.84)."""
+    columns = {"kind": "model", "parameters": 1e6, "m": 0}
+    frame = made_up({"Whole": 1.0, "Whole, distilled": 1.0}, seeds=3).assign(**columns)
+    table = frontier.points(frame, "mini").set_index("method")
+    limit = 100 * 3.8415 / (600 + 3.8415)
+    ends = table.loc["Whole", ["low", "high"]]
+    assert [*ends] == [pytest.approx(100 - limit, abs=1e-3), 100]
+    wrong = made_up({"Whole": 0.0}, seeds=1).assign(**columns)
+    (line,) = frontier.points(wrong, "mini").to_dict("records")
+    assert (line["low"], line["high"]) == (0, pytest.approx(limit, abs=1e-3))
+    gap = table.loc["Whole", ["gap_low", "gap", "gap_high"]]
+    assert [*gap] == [pytest.approx(end, abs=1e-3) for end in (-limit, 0, limit)]
+
+
 ASK = "from lib.papers import frontier; print(*frontier.TABLE, sep='; ')"
 
 

@@ -22,6 +22,7 @@ from lib.claims import words as verdict
 from lib.claims.cells import parse_cell
 from lib.core import paths
 from lib.core.names import Refused
+from lib.papers import frontier
 from lib.report import artefact, equation, site, verdicts
 from lib.stats.paired import Estimate
 
@@ -286,6 +287,24 @@ def test_commands_answer_mistakes_in_one_line(
     assert main(words) == 2
     told = capsys.readouterr().err.strip()
     assert told.startswith("error: ") and message in told and "\n" not in told
+
+
+@pytest.mark.parametrize("words", [["plan"], ["verify"], ["run", "92", "--data", "a"]])
+def test_an_environment_without_the_packages_is_one_line(words):
+    """Without `site`, Python finds no installed package."""
+    command = [sys.executable, "-S", "-m", "lib", *words]
+    done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith(f"error: {sys.executable} has no ")
+    assert "; fix: " in line and ".venv" in line
+
+
+def test_help_names_the_methods(capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    told = capsys.readouterr().out
+    assert all(line in told for line in frontier.describe_choices())
+    assert all(name in told for name in frontier.TABLE)
 
 
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):

@@ -24,15 +24,18 @@ from lib.__main__ import main
 from lib.claims import notebook
 from lib.cluster import sweep
 from lib.core import disk, paths
+from lib.core.names import Refused
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data import own as rows_of
+from lib.export import opened
 from lib.papers import frontier, grids
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
+from lib.stats.paired import Pair
 from lib.train.steps.bag_of_words import clip_texts
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
@@ -706,15 +709,62 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
 
     monkeypatch.setattr(site.Report, "finish", finish)
     words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
-    monkeypatch.setattr(sweep.Clock, "forecast", lambda *_: [1.0])  # Of other rows.
     monkeypatch.setattr(grids, "measure_pace", lambda: 1e6)
     assert main(words) == 0
-    first, *_, before, last = capsys.readouterr().out.splitlines()
+    first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == "texts: text; label: label, 2 classes: bad, good."
+    place, work, before = lines[-3:]
+    page = last.partition("  (")[0]
+    assert place == f"the answer will stand in {page}"
     assert re.match(
-        r"first the whole model learns \(\d+ epochs of 64 rows, some [\d.]+ h", before
+        r"first the whole model learns \(\d+ epochs of 64 rows, about [\d.]+ h", before
     )
-    assert re.search(r"scratch/92_your_task/\S+/92_your_task.html  \(\d+ s\)$", last)
+    assert re.search(r"scratch/92_your_task/\S+/92_your_task.html$", page)
+    assert main(["plan", *words[1:]]) == 0
+    *_, plan = capsys.readouterr().out.splitlines()
+    assert plan.partition(", ")[2] == work.rpartition(", ")[2] and " h on " in plan
+
+
+def test_what_needs_no_training_is_told_before_any_training(
+    tmp_path, tsv, encoder, capsys, monkeypatch
+):
+    """Words say the label of each review, so no model can be shown to be better."""
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    words = ["92_your_task", "--data", tsv, "--model", encoder(12)]
+    assert main(["plan", *words, "--methods", "Whole"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    line = next(line for line in told if line.startswith("without training: "))
+    assert "bag of words 100.0 points on 20 development rows" in line
+    assert "nothing can be shown above that" in line and "above 83.9 only" in line
+    steps = {
+        run.name.partition("-")[0] for run in Store().list_runs() if run.origin == "run"
+    }
+    assert steps == {"bag_of_words", "checkpoint"}
+    monkeypatch.setattr(sweep, "make_runs", lambda *_, **__: {})
+    monkeypatch.setattr(site.Report, "finish", lambda pages: False)
+    assert main(["run", *words, "--methods", "Whole"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told.index(line) < next(
+        place for place, other in enumerate(told) if "runs to make" in other
+    )
+    assert "no page yet" in shown(capsys, "92_your_task")
+    with pytest.raises(Refused, match="part of 0 runs"):
+        opened.find_run("92_your_task")
+
+
+def shown(capsys, name):
+    assert main(["show", name]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_answer_of_a_page_is_shown_by_its_notebook(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    body = {"answer": ["On reviews.tsv: take Int8."], "differs": ["Your own data."]}
+    monkeypatch.setattr(site.PageBuilder, "body", body)
+    page = put(tmp_path / "scratch/92_your_task/mine", "92_your_task.html", "page")
+    lines = shown(capsys, "92_your_task").splitlines()
+    assert lines == ["Your own data.", "  On reviews.tsv: take Int8.", f"  {page}"]
 
 
 def test_plan_tells_what_it_read_and_refuses_in_one_line(
@@ -733,7 +783,9 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
     assert told.startswith("texts: text; label: label, 2 classes: bad, good.\n")
     assert f"\nin full: --data '{tsv}: text, label: classes'\n" in told
     assert "80 training and 20 development rows" in told
-    assert "92_your_task: 5 results, " in told and "time unknown" in told
+    assert re.search(
+        r"\n92_your_task: 5 results, 10 runs missing, about \d+ \w+ of a core\n", told
+    )
     stars = put(
         tmp_path,
         "stars.tsv",
@@ -879,6 +931,28 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
     )
     assert "is not proven to be above" in advice(80, 61.9, floors)
     assert advice(61, 55, {}, is_own=False).startswith("On reviews: take")
+
+
+def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
+    """Wilson's limit of 0 of 61 rows is 3.84 / (61 + 3.84)."""
+    (text,) = (
+        "".join(cell["source"])
+        for cell in json.loads(notebook.path_of_notebook("92_your_task").read_text())[
+            "cells"
+        ]
+        if "def apart" in "".join(cell["source"])
+    )
+    names = dict(best=None, page=SimpleNamespace(reader_lines=["mine"]))
+    exec(text, names)
+    right = np.arange(61) % 2
+    pairs = [
+        Pair("reviews", seed, right, right, right, "accuracy") for seed in range(2)
+    ]
+    told = "+0.0 points (no row differs of 61: the difference is below 5.9)"
+    assert names["apart"](pairs) == told
+    other = np.where(np.arange(61) == 3, 0, right)
+    pairs = [Pair("reviews", 0, right, other, right, "accuracy")]
+    assert names["apart"](pairs) == "-1.6 points (1 seeds)"
 
 
 def test_there_is_no_advice_without_what_it_is_held_to():

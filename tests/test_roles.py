@@ -58,26 +58,31 @@ TEXT, LABEL = (lambda i: texts()[i]), (lambda i: i // 3 % 2)
             "a.tsv",
             columns(uid=lambda i: f"u{i}", text=TEXT, label=LABEL),
             "text;",
-            "uid",
+            "uid (no text, by its name)",
         ),
-        ("a.tsv", columns(**{"#": int}, text=TEXT, label=LABEL), "text;", "#"),
+        (
+            "a.tsv",
+            columns(**{"#": int}, text=TEXT, label=LABEL),
+            "text;",
+            "# (no text, by its name)",
+        ),
         (
             "a.tsv",
             columns(text=TEXT, label=LABEL, lang=lambda i: "en"),
             "text;",
-            "lang",
+            "lang (no text, by its name)",
         ),
         (
             "a.tsv",
             columns(text=TEXT, label=LABEL, date=lambda i: f"{i}.5."),
             "",
-            "date",
+            "date (no text, by its name)",
         ),
         (
             "a.csv",
             columns(",", sentence_id=int, sentence=TEXT, label=LABEL),
             "texts: sentence;",
-            "sentence_id",
+            "sentence_id (no text, by its name)",
         ),
         (  # A name without a meaning is still the label in other words.
             "a.tsv",
@@ -91,6 +96,42 @@ def test_what_is_no_text_is_left_out_and_told(tmp_path, name, content, first, un
     reading = own.read_line(str(put(tmp_path, name, content)))
     assert first in reading.lines[0] and f"left out: {unused}" in reading.lines
     assert not reading.task.pair and reading.splits["train"].b is None
+
+
+def test_why_a_column_is_left_out_is_told_for_every_choice_of_the_label(tmp_path):
+    """Five stars decide the mood, and the mood decides no number of stars."""
+    content = columns(
+        text=TEXT,
+        stars=lambda i: i % 5 + 1,
+        mood=lambda i: "bad" if i % 5 < 3 else "good",
+        site=lambda i: "here",
+        tone=lambda i: "xyz"[i // 3 % 3],
+    )
+    path = put(tmp_path, "a.tsv", content)
+    more = "site (always the same), tone (not named by you)"
+    left = {
+        "stars": f"left out: mood (the label decides it), {more}",
+        "mood": f"left out: stars (it decides the label), {more}",
+    }
+    for label, line in left.items():
+        assert line in own.read_line(f"{path}: text, {label}: classes").lines
+
+
+def test_every_line_that_is_no_row_is_counted(tmp_path):
+    body = rows(60)
+    body[7]["text"], body[9]["label"], body[11]["text"] = "", "", body[10]["text"]
+    blank = {"a.csv": ";", "a.tsv": "", "a.jsonl": ""}
+    for name, line in blank.items():
+        head, *lines = csv(body, ";" if name == "a.csv" else "\t").split("\n")
+        if name == "a.jsonl":
+            head, lines = "", [json.dumps(row) for row in body]
+        text = "\n".join([head, line, *lines[:30], line, *lines[30:], line, line, ""])
+        told = own.read_line(str(put(tmp_path, name, text.removeprefix("\n")))).lines
+        first = 1 if name == "a.jsonl" else 2
+        assert f"left out 4 blank lines, such as {name}:{first}" in told
+        empty = "left out 2 of 60 rows with an empty cell (1 in text, 1 in label), such"
+        assert sum(line.startswith(empty) for line in told) == 1
+        assert sum(line.startswith("rows that repeat the texts") for line in told) == 1
 
 
 def test_two_labels_and_what_is_left_over_are_refused_with_lines_that_work(tmp_path):
@@ -315,11 +356,11 @@ def test_few_empty_rows_are_counted_and_left_out(tmp_path):
     body = [*rows(98), {"text": "", "label": 1}, {"text": "no label", "label": ""}]
     reading = own.read_line(str(put(tmp_path, "a.csv", csv(body))))
     assert sum(map(len, reading.splits.values())) == 98
-    line = "left out 2 of 100 rows with an empty cell, such as a.csv:100"
+    line = "left out 2 of 100 rows with an empty cell (1 in text, 1 in label), such as a.csv:100"
     assert line in reading.lines
     refused(
         put(tmp_path, "b.tsv", csv([*rows(90), *body[98:] * 5], "\t")),
-        "b.tsv: 10 of 100 rows with an empty cell in text or label, such as b.tsv:92",
+        "b.tsv: 10 of 100 rows with an empty cell .5 in text, 5 in label., such as b.tsv:92",
     )
 
 
@@ -407,4 +448,6 @@ def test_the_features_of_a_data_set_tell_the_kind(tmp_path):
 def test_unequal_rows_have_all_keys_as_columns():
     table = [("a.jsonl", ["text", "label", "text2"])]
     table += [(f"row {i}", [TEXT(i), LABEL(i), None]) for i in range(48)]
-    assert recognise("a.jsonl", table, ["text", "label"]).unused == ("text2",)
+    assert recognise("a.jsonl", table, ["text", "label"]).unused == (
+        "text2 (always the same)",
+    )

@@ -277,7 +277,7 @@ def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterat
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.missing_specs(order_specs(claims, store), exact=True)
-    yield f"together left on one core: {clock.describe_time(left)}"
+    yield f"together left: {clock.describe_time(left)}"
 
 
 def describe_lines(

@@ -27,7 +27,7 @@ from lib.core.papers import collect_modules, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
 from lib.core.store import Store, run_lines
-from lib.papers import grids
+from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
 if TYPE_CHECKING:
@@ -443,6 +443,7 @@ def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]
 # Marks before and behind the parts of README that are written by `verify`.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
+CHOICES = FOUND.replace("found", "methods").strip()  # Inside a line.
 
 
 def results_that_count(
@@ -492,14 +493,15 @@ def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
 
 
 def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
-    """Return the text of README with new findings and the legend between their
-    marks."""
+    """Return the text of README with new findings, the legend and the choices of own
+    runs between their marks."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
         FOUND: fill_texts(by_id)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
+        CHOICES: "; ".join(frontier.describe_choices()),
     }
     for mark, text in parts.items():
         before, _, behind = readme.split(mark)

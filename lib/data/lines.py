@@ -111,7 +111,9 @@ def parse_number(text: str, otherwise: T = None) -> float | T:
         return otherwise
 
 
-def parse_table(path: Path, kind: str | None = None) -> Table:
+def parse_table(
+    path: Path, kind: str | None = None, blank: list[str] | None = None
+) -> Table:
     """Return the table in a file, which is read by its ending. Raises Refused with the
     file, and the line if known.
 
@@ -120,15 +122,17 @@ def parse_table(path: Path, kind: str | None = None) -> Table:
     on each line, and .parquet is read too. Any other file has tabs between its cells,
     and quotes are text.
 
-    kind: an ending that takes the place of the file's own."""
-    kind = kind or path.suffix.lower()
+    kind: an ending that takes the place of the file's own.
+    blank: a list to which the places of lines without text are added."""
+    kind, blank = kind or path.suffix.lower(), [] if blank is None else blank
     if kind in (".json", ".jsonl", ".parquet"):
-        rows = _records(path)
+        rows = _records(path, blank)
     elif kind == ".csv":
-        rows = _csv(path)
+        rows = _csv(path, blank)
     else:
-        lines = enumerate(read_lines(path), 1)
-        rows = [(f"{path}:{n}", line.split("\t")) for n, line in lines if line]
+        lines = [(f"{path}:{n}", line) for n, line in enumerate(each_line(path), 1)]
+        rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
+        blank += [place for place, line in lines if not line.strip()]
     if not rows:
         raise refuse_content(path, "no rows", "a header line, then one row a line")
     return rows
@@ -144,8 +148,8 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def _csv(path: Path) -> Table:
-    lines, rows, first = read_lines(path), [], 1
+def _csv(path: Path, blank: list[str]) -> Table:
+    lines, rows, first = list(each_line(path)), [], 1
 
     def width(mark: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=mark), []))
@@ -158,8 +162,11 @@ def _csv(path: Path) -> Table:
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
+            place = f"{path}:{reader.line_num + first - 1}"
             if "".join(cells).strip():
-                rows.append((f"{path}:{reader.line_num + first - 1}", cells))
+                rows.append((place, cells))
+            else:
+                blank.append(place)
     except csv.Error as error:
         place = f"{path}:{reader.line_num + first - 1}"
         fix = (
@@ -170,11 +177,13 @@ def _csv(path: Path) -> Table:
     return rows
 
 
-def read_json_value(path: Path) -> Any:
+def read_json_value(path: Path, blank: list[str] | None = None) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
     file. Raises Refused with the file.
 
-    A .json file may have JSON lines too, as many programs write them so."""
+    A .json file may have JSON lines too, as many programs write them so.
+
+    blank: as in `parse_table`."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -183,23 +192,25 @@ def read_json_value(path: Path) -> Any:
         except ValueError as error:
             what = str(error).splitlines()[0]
             raise refuse_content(path, what, "a Parquet file", MEND) from None
-    lines = read_lines(path)
+    lines = list(each_line(path))
     if path.suffix.lower() == ".jsonl":
-        return _json_lines(path, lines)
+        return _json_lines(path, lines, blank)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _json_lines(path, lines)
+            return _json_lines(path, lines, blank)
         raise refuse_content(path, error, "JSON", MEND) from None
 
 
-def _json_lines(path: Path, lines: list[str]) -> list[Any]:
+def _json_lines(path: Path, lines: list[str], blank: list[str] | None) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
             if line.strip():
                 values.append(json.loads(line))
+            elif blank is not None:
+                blank.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
             raise refuse_content(
                 f"{path}:{n}", error, "JSON on each line", MEND
@@ -207,13 +218,13 @@ def _json_lines(path: Path, lines: list[str]) -> list[Any]:
     return values
 
 
-def _records(path: Path) -> Table:
+def _records(path: Path, blank: list[str]) -> Table:
     """Return the table of the objects in a JSON or Parquet file, with all their keys as
     its header.
 
     The objects may be the value of the key "data", and the file may be stored by
     column, as pandas does."""
-    value = read_json_value(path)
+    value = read_json_value(path, blank)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict):

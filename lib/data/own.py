@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -230,7 +231,11 @@ def _read_files(place: str, columns: str, *_: object) -> Reading:
     tables = {}
     for split, path in split_paths.items():
         is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
-        tables[split] = lines.parse_table(path, ".csv" if is_quoted else None)
+        blank: list[str] = []
+        tables[split] = lines.parse_table(path, ".csv" if is_quoted else None, blank)
+        if blank:
+            count = f"{len(blank)} blank line{'s' * (len(blank) > 1)}"
+            remarks.append(f"left out {count}, such as {Path(blank[0]).name}")
         if is_quoted:
             remarks.append(f"{path.name} has its cells in quotes")
     if len(split_paths) > 1 or rest:
@@ -255,12 +260,15 @@ def _dataset_tables(
             kinds[name] = roles.CLASSES
         elif str(getattr(feature, "dtype", "")).startswith("float"):
             kinds[name] = roles.SCORES
-    tables = {
-        split: lines.make_table(f"{place}, {split}", lines.dataset_rows(rows))
-        for split, rows in by_split.items()
-    }
-    tables = {split: rows for split, rows in tables.items() if rows}
-    return tables, kinds, [f"not read: {', '.join(rest)}"] * bool(rest)
+    tables, remarks = {}, [f"not read: {', '.join(rest)}"] * bool(rest)
+    for split, dataset_part in by_split.items():
+        body = lines.dataset_rows(dataset_part)
+        if lost := len(dataset_part) - len(body):
+            count = f"{lost} of {len(dataset_part)} {split} rows"
+            remarks.append(f"left out {count} without a class")
+        if table := lines.make_table(f"{place}, {split}", body):
+            tables[split] = table
+    return tables, kinds, remarks
 
 
 def _read_tables(
@@ -313,16 +321,19 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
     (file, head), *body = rows
     names = [cell_text(name, file) for name in head]
     positions = [names.index(name) for name in columns if name in names]
-    full, empty = [], []
+    full, empty, gaps = [], [], Counter()
     for place, cells in body:
-        texts = [cell_text(cells[i], place) for i in positions if i < len(cells)]
-        (full if all(texts) else empty).append((place, cells))
+        present = [i for i in positions if i < len(cells)]
+        lacking = [names[i] for i in present if not cell_text(cells[i], place)]
+        gaps.update(lacking[:1])
+        (empty if lacking else full).append((place, cells))
     if not empty:
         return rows, []
     where = f"such as {Path(empty[0][0]).name}"
-    about = f"{len(empty)} of {len(body)} rows with an empty cell"
+    counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
+    about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
     if len(empty) > FEW * len(body):
-        fault = f"{about} in {' or '.join(columns)}, {where}"
+        fault = f"{about}, {where}"
         fix = "fill them in, drop these rows, or name other columns"
         raise refuse_content(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
@@ -389,6 +400,9 @@ def _check_reading(
     too few rows, and for a split whose rows are all training rows."""
     train, cautions = splits["train"], []
     different = {*_texts(train)}
+    if repeated := len(train) - len(different):
+        why = "kept, all on one side of any split"
+        remarks.append(f"rows that repeat the texts of another: {repeated} ({why})")
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
         raise refuse_content(place, fault, f"at least {LEAST}", "add some")

@@ -56,7 +56,7 @@ SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 class Roles:
     """Roles are the columns of a table that are read: one or two texts, and a label.
 
-    unused: the other columns, as text for the user."""
+    unused: the other columns by reason, as text for the user."""
 
     texts: tuple[str, ...]
     label: str
@@ -132,13 +132,35 @@ def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
         raise refuse_content(place, *_describe_misfit(place, rows, header))
-    unused = [
-        (name or "a column without a name")
-        + " (the label decides it)" * (decided.get(name, 0) > 1)
-        for name in header
-        if name not in chosen
-    ]
-    return Roles(tuple(texts), labels[0], tuple(unused))
+    unused: dict[str, list[str]] = {}
+    for name, why in _explain_unused(rows, header, chosen, decided).items():
+        unused.setdefault(why, []).append(name or "a column without a name")
+    unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
+    return Roles(tuple(texts), labels[0], tuple(unused_texts))
+
+
+def _explain_unused(
+    rows: Table, header: list[str], chosen: Sequence[str], decided: Mapping[str, int]
+) -> dict[str, str]:
+    """Return {column: why it is left out}.
+
+    chosen: the texts and the label, which is last.
+    decided: what `_decided_columns` returned for the label."""
+    reasons, label = {}, chosen[-1]
+    for name in header:
+        if name in chosen:
+            continue
+        if decided.get(name, 0) > 1:
+            reasons[name] = "the label decides it"
+        elif _decided_columns(rows, header, name).get(label, 0) > 1:
+            reasons[name] = "it decides the label"
+        elif is_other(name):
+            reasons[name] = "no text, by its name"
+        elif name in decided:
+            reasons[name] = "always the same"
+        else:
+            reasons[name] = "not named by you"
+    return reasons
 
 
 def words(name: str) -> set[str]:

@@ -36,6 +36,7 @@ HEADS = students.HEADS
 S = grids.settings("frontier")
 # Tables of frontier.toml, which describes each.
 ORDER: tuple[str, ...] = S.ORDER
+OWN: tuple[str, ...] = S.OWN
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
 BUDGETS: dict[str, tuple[int, ...]] = S.BUDGETS
@@ -204,6 +205,47 @@ def flops(profile: str, name: str, m: int, architecture: Json | None = None) -> 
     return total + (method.added(profile) if method.added else 0)
 
 
+def describe_choices() -> list[str]:
+    """Return lines on what `--methods` takes, and on the defaults of a reader's own
+    rows."""
+    lines = [
+        f"methods: {' · '.join(TABLE)}",
+        f"without --methods: {', '.join(name for name in OWN if name in TABLE)}",
+    ]
+    for profile in ("mini", "base", "paper"):
+        parts = {
+            "budgets": ",".join(map(str, BUDGETS[profile])),
+            "seeds": ",".join(map(str, SEEDS[profile])),
+            "length": grids.length_limit(profile),
+        }
+        chosen = ", ".join(f"--{name} {value}" for name, value in parts.items())
+        lines.append(f"without a choice, {profile}: {chosen}")
+    return lines
+
+
+def describe_floor(metrics: Mapping[str, Any], is_share: bool) -> str:
+    """Return a line on the scores of a finished step `bag_of_words`, and on whether any
+    model can be shown to be above them.
+
+    is_share: whether a score is a mean over rows, so that its interval is known where
+    every row is right."""
+    scores = {
+        name.replace("_", " "): 100 * metrics[name]
+        for name in ("majority", "bag_of_words")
+        if metrics.get(name) == metrics.get(name, np.nan)
+    }
+    parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
+    rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
+    line = f"without training: {parts} points on {rows:,} development rows"
+    top = 100 - paired.share_gap([False] * rows).high if is_share else 99.95
+    if best < top:
+        return line
+    why = (
+        f"even with all {rows:,} rows right a model is known to be above {top:.1f} only"
+    )
+    return f"{line}. Beware: nothing can be shown above that" + f"; {why}" * is_share
+
+
 def label(model: str, m: int) -> str:
     return f"{model} {m}/{HEADS}" if m else model
 
@@ -221,7 +263,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     """Return a table with a line for each model and task of a collected grid.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples,
-    and ends at 100; with one seed it covers examples alone. `gap` is the difference to
+    and ends where scores do; with one seed it covers examples alone. `gap` is the difference to
     the model `beside`, with an interval from three seeds on. That model is the
     narrowest plain one that has at least the FLOPs of this one (`baseline`), and
     `budget` is its width in twelfths. Costs are means over seeds."""
@@ -246,7 +288,7 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
                 partial(costs, profile), rows.to_dict("records"), seed_architectures
             )
             pairs = map(partial(pair_with_labels, column), rows["run"], rows["seed"])
-            score = paired.paired_difference([*pairs])
+            score = paired.bounded_difference([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -255,7 +297,9 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
                 "seeds": score.n_seeds,
             }
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
-            line |= {"low": 100 + score.low, "high": min(100 + score.high, 100.0)}
+            least = 0.0 if column.metric in paired.SHARES else -100.0
+            line |= {"low": max(100 + score.low, least)}
+            line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
             line |= difference(
@@ -306,9 +350,10 @@ def difference(
     if other is None:
         return columns
     columns |= {"budget": other["m"] or HEADS, "beside": other["model"]}
-    gap = compare.difference(
+    pairs = compare.pair_columns(
         frame, line["model"], other["model"], {column.task: (column,)}
     )
+    gap = paired.bounded_difference(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})

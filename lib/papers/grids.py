@@ -11,7 +11,7 @@ describes the rows, `backbone` the encoder. So no paper needs to know of it."""
 import os
 import shlex
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -109,6 +109,10 @@ Options = TypeVar("Options", Train, Importance, Json)
 # seconds of a step. Measured by 240 steps of 32 rows of a BERT of 2 layers of 384:
 # 4,628 GFLOP in 81 seconds of a core that does 91 GFLOP a second by a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
+# Seconds of a run beside its training: it opens a model and scores it.
+START_SECONDS = 5.0
+# Steps that take the settings of a training and only read its rows.
+READING = ("states", "quantise", "predict")
 # Least number of tokens at which a reader may cut rows.
 SHORTEST = 8
 # Parameters of notebooks and commands that name a profile.
@@ -279,11 +283,12 @@ class ReaderProfile(str):
         parts += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(parts)}."]
         if self.data:
-            splits, most = data.splits("own", self.data), MOST[self]
+            splits = data.splits("own", self.data)
             rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            capped = f", trained on {most:,} of them" * bool(
-                0 < most < len(splits["train"])
-            )
+            learned, held = own_rows(self.data, self, None, HELD_OUT[self])
+            capped = f"; {learned:,} of the training rows are trained on"
+            capped += f", {held:,} others rank heads and neurons" * bool(held)
+            capped *= learned < len(splits["train"])
             lines += [f"{line}." for line in own.read_line(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
             lines += [f"{self.feed.line}."] if self.feed else []
@@ -524,22 +529,45 @@ def measure_pace() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def estimate_seconds(profile: str, trainings: Iterable[Spec]) -> list[float]:
-    """Return the core-seconds of trainings on a reader's rows.
+def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
+    """Return f(Spec, metrics of its run) -> core-seconds, by FLOPs, of runs at a
+    profile with a reader's rows; None at others, where rows and encoder are the same.
 
-    They follow from the FLOPs of the whole model: a step costs three forward passes."""
-    encoder, tokens, reads = shape(profile), length_limit(profile), None
-    if isinstance(profile, ReaderProfile) and (reads := profile.feed) and reads.length:
-        tokens = round(float(np.minimum(reads.lengths, reads.length).mean()))
-    layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
-    row = layered_flops(encoder.hidden, encoder.hidden // encoder.heads, layers, tokens)
-    flops_a_second, seconds = EFFICIENCY * measure_pace(), []
-    for spec in trainings:
-        train = spec.args["train"]
-        rows = spec.args["data"]["rows"] * train["epochs"]
-        steps = ceil(rows / train["batch"])
-        seconds.append(3 * row * rows / flops_a_second + steps * STEP_SECONDS)
-    return seconds
+    A step of a training costs three forward passes of the whole encoder; what reads the
+    rows without training costs one. The tokens of a row are those that a finished run
+    has in its metrics, or those of the reader."""
+    if not reader_part(profile, "data"):
+        return None
+    usual, reads = length_limit(profile), getattr(profile, "feed", None)
+    if reads and reads.length:
+        usual = float(np.minimum(reads.lengths, reads.length).mean())
+    pace = EFFICIENCY * measure_pace()
+
+    def estimate(spec: Spec, metrics: Json) -> float:
+        train, rows = spec.args.get("train"), spec.args.get("data", {}).get("rows")
+        if not (train and rows):
+            return START_SECONDS
+        encoder = _shape_behind(spec) or shape(profile)
+        tokens = metrics.get("mean_tokens", usual)
+        layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
+        size = encoder.hidden // encoder.heads
+        row = layered_flops(encoder.hidden, size, layers, round(tokens))
+        passes, steps = 1, 0
+        if spec.step not in READING:
+            passes = 3 * train["epochs"]
+            steps = ceil(rows * train["epochs"] / train["batch"])
+        seconds = passes * rows * row / pace + steps * STEP_SECONDS
+        return seconds + START_SECONDS
+
+    return estimate
+
+
+def _shape_behind(spec: Spec) -> Shape | None:
+    """Return the Shape of the published encoder that a run starts from; None for a
+    reader's."""
+    while first := spec.inputs.get("start") or spec.inputs.get("teacher"):
+        spec = first
+    return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
 
 
 def latency_arguments(runs: int, length: int, batch: int) -> Json:

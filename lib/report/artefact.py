@@ -122,12 +122,10 @@ class Page:
         is_made = on_missing != "skip"
         if on_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().missing_specs(specs):
-                self.note(
-                    [
-                        f"{sweep.describe_work(todo)}. What is made stays when you interrupt it."
-                    ]
-                )
-                lost = sweep.make_runs(specs)
+                clock = sweep.Clock(Store(), grids.estimate_seconds(self.scope))
+                work = sweep.describe_work(todo, clock)
+                self.note([f"{work}. What is made stays when you interrupt it."])
+                lost = sweep.make_runs(specs, clock=clock)
         frame = collect(rows, lost=lost)
         if self.reader_lines and not is_made:
             return frame  # A reader's page has no verdicts, so these runs do not count.

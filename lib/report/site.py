@@ -23,7 +23,7 @@ from tqdm import tqdm
 from lib.claims import lists, notebook
 from lib.cluster import executors
 from lib.core import disk, paths
-from lib.core.names import error_in_one_line
+from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -81,6 +81,13 @@ class Report:
 
     def __str__(self) -> str:
         return paths.show_path(paths.FIGURES / self.profile[:] / "index.html")
+
+    def describe_place(self) -> str:
+        """Return a line on where the answers will stand."""
+        pages = [builder.page for builder in self.builders if builder.differs]
+        if len(self.builders) == len(pages) == 1:
+            return f"the answer will stand in {paths.show_path(pages[0])}"
+        return f"{self} shows how far it is"
 
     @property
     def page_to_open(self) -> str:
@@ -195,6 +202,29 @@ class Report:
     def publish(self) -> None:
         """Write the index of the profile, with the state of this command's pages."""
         write_index(self.profile[:], self.builders, self.working)
+
+
+def describe_pages(name: str) -> list[str]:
+    """Return lines with the answers of the pages of a notebook, the newest first, or
+    the command that makes its page; [] where a name is part of no notebook's."""
+    try:
+        matches = notebook.find_notebooks([name])
+    except Refused:
+        return []
+    lines = []
+    for path in matches:
+        page = f"{notebook.id_of_notebook(path)}.html"
+        made = chain(*(paths.FIGURES.glob(f"{place}/{page}") for place in PLACES))
+        for file in sorted(made, key=lambda file: -file.stat().st_mtime):
+            builder = PageBuilder(path, file.parent)
+            if body := builder.body:
+                lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
+                lines.append(f"  {paths.show_path(file)}")
+    return lines or [f"no page yet: `python -m lib run {name}` makes it"]
+
+
+# Folders of pages, standard ones and experiments, below that of all figures.
+PLACES = ("*", "scratch/*/*")
 
 
 def write_index(

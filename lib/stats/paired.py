@@ -20,7 +20,7 @@ text are not independent, so they form one cluster."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 # Metrics of answer spans: means of a score from 0 to 1 for each question.
 MARKS = ("exact", "span_f1")
+SHARES = ("accuracy", *MARKS)  # Metrics that are means over rows, from 0 to 1.
 SEEDS = 3  # Least number of seeds for which an interval is shown.
 # Clusters that the jackknife of ranks handles at once, so that arrays fit in the CPU's
 # cache.
@@ -389,6 +390,23 @@ def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Return the Estimate of method minus baseline (a - b) in points: the mean over
     seeds, then over tasks."""
     return contrast([pairs], np.ones(1))
+
+
+def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
+    """Return the Estimate of `paired_difference`; where no row differs from another,
+    its interval has Wilson's limit of 0 of n rows in place of no width.
+
+    That holds for means over rows. Rows of one cluster count as one. Verdicts do not
+    use it, as their intervals were planned before."""
+    gap = paired_difference(pairs)
+    if gap.low < gap.high or pairs[0].metric not in SHARES:
+        return gap
+    rows = min(
+        len(p.labels) if p.cluster is None else len({*p.cluster.tolist()})
+        for p in pairs
+    )
+    limit = share_gap([False] * rows).high
+    return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
 def mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
