@@ -439,3 +439,16 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     names = re.findall(r'\bid="([^"]+)', shown)
     assert len(names) == len({*names}) > 3  # A clip of a hidden picture clips nothing.
     assert {*re.findall(r"url\(#([^)]+)", shown)} <= {*names}
+
+
+@pytest.mark.parametrize(
+    "name, value, text",
+    [
+        ("m", 3.0, "3/12 of the width"),
+        ("m", 0.0, ""),
+        ("model", "Width", "Width"),
+        ("epochs", 4, "epochs 4"),
+    ],
+)
+def test_the_answer_of_a_toy_page_names_rows_in_words(name, value, text):
+    assert artefact.name_label({name: value}, name) == text

@@ -17,7 +17,7 @@ from lib.core.papers import collect_modules
 from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
-from lib.report import explore, verdicts
+from lib.report import artefact, explore, verdicts
 from lib.report.builder import divide_page
 
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
@@ -195,6 +195,25 @@ def test_templates_load_nothing(name):
     folder = verdicts.TEMPLATE
     assert not outside((folder / f"{name}.html.j2").read_text())
     assert not outside(f"<script>{(folder / 'live.js').read_text()}</script>")
+
+
+def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
+    """Its script is an output of the notebook, and its links open notebooks."""
+    shown = []
+    monkeypatch.delenv(notebook.BATCH, raising=False)
+    monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
+    page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
+    artefact.display_text("", explore.library())
+    page.live(explore.draw_forest(explore.read_comparisons()))
+    script, figure = shown
+    assert {*script, *figure} == {"text/html", "text/markdown"}
+    assert "plotly.js v" in script["text/html"] and "live(" in figure["text/html"]
+    assert not outside(script["text/html"] + figure["text/html"])
+    more = re.findall(
+        r'<script type="application/json">(.*?)</script>', figure["text/html"]
+    )
+    links = json.loads(more[1])["links"].values()
+    assert links and all((paths.NOTEBOOKS / link).exists() for link in links)
 
 
 def test_pages_that_are_there_load_nothing_and_one_has_the_script():

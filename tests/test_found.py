@@ -9,6 +9,7 @@ from lib import data
 from lib.claims import judging, lists
 from lib.core import paths
 from lib.core.store import Store
+from lib.report import plot
 from lib.report.verdicts import WORDS
 
 TEXT = (paths.DATA / "found.md").read_text()
@@ -157,7 +158,26 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
-    assert "0 could be measured: 0 agree" in after["README"]
+    assert ": 0 measured, " in after["README"]
+
+
+def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
+    """What is measured is in points and has a bar, or has another unit."""
+    central = judging.list_central_claims()
+    every = judging.results_that_count(found, central)
+    measured = [r for r in every if r.word != "not measured"]
+    text, drawn = judging.summarise_words(found), judging.forest_rows(found, central)
+    total, ours, parts, left = re.match(
+        r"(\d+) central comparisons: (\d+) measured \((.*?)\), (\d+) not measured\.",
+        text,
+    ).groups()
+    assert int(total) == len(every) == int(ours) + int(left)
+    assert int(ours) == len(measured) == sum(map(int, re.findall(r"\d+", parts)))
+    bars = drawn["low"].notna().sum()
+    assert bars == sum(r.unit == "points" for r in measured)
+    title = plot.headline_of_forest(drawn, "").partition(";")[0]
+    counts = [int(number) for number in re.findall(r"\d+", title)]
+    assert counts[0] == bars == sum(counts[1:])
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):

@@ -1,5 +1,5 @@
-"""JupyterLab in a real browser, as a reader has it: every cell of the start notebook, a
-knob of a method notebook.
+"""JupyterLab in a real browser, as a reader has it: every cell of the start notebook,
+a knob of a method notebook and of a table, the live figures.
 
 Seconds are those of the kernel's processor, so that a busy machine fails no test.
 """
@@ -72,9 +72,9 @@ def address(folder, server):
 @pytest.fixture
 def reader(lab):
     """f(name, old, new): a notebook, opened in a browser, with a parameter that was
-    edited before. No script of it may fail."""
+    edited before. No script of it may fail, and none may ask another host."""
     folder, server, url = lab
-    wrong = []
+    wrong, here = [], ("data:", "blob:", url.partition("doc/")[0])
     with browser.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"]
@@ -82,6 +82,10 @@ def reader(lab):
         page = chromium.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(1000 * PATIENCE)
         page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith(here) or wrong.append(asked.url),
+        )
 
         def read(name, old="", new=""):
             path = folder / f"{name}.ipynb"
@@ -170,3 +174,25 @@ def test_a_knob_answers_at_once(reader):
     assert book.run_all() and not book.errors()
     taken = [book.choose("taps", taps) for taps in ("9", "1")]
     assert max(taken) < ANSWER, taken
+
+
+def test_the_figures_of_the_live_page_work_without_a_network(reader):
+    book = reader("explore", 'str = \\"toy\\"', 'str = \\"mini\\"')
+    assert book.run_all() and not book.errors()
+    shown = book.page.locator("figure.live .shown")
+    before = shown.all_text_contents()
+    assert len(before) == 4 and all(text.endswith("shown") for text in before)
+    book.page.locator("figure.live select[name=paper]").select_option(index=1)
+    assert shown.nth(1).text_content() != before[1]
+    with book.page.expect_popup() as opened:
+        book.page.locator("figure.live .scatterlayer .point").first.click(force=True)
+    assert opened.value.url.endswith("91_frontier.ipynb")
+
+
+def test_a_reader_chooses_what_the_models_of_a_page_are_compared_with(reader):
+    """All runs of the page are recorded, so none is made."""
+    book = reader(
+        "efficientbert/t03_nas_methods", 'str = \\"toy\\"', 'str = \\"mini\\"'
+    )
+    assert book.run_all() and not book.errors()
+    assert book.choose("baseline", "EfficientBERT_TINY") < ANSWER

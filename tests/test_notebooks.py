@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from index import index
@@ -16,7 +17,7 @@ from nbconvert.filters import markdown2html
 
 from lib import data
 from lib.__main__ import main
-from lib.claims import notebook
+from lib.claims import evidence, notebook
 from lib.claims import words as verdict
 from lib.claims.cells import parse_cell
 from lib.core import paths
@@ -453,3 +454,29 @@ def test_every_number_of_a_notebook_has_a_range(path):
                 value = parameter.type(wild)
                 with pytest.raises(Refused, match="must be from"):
                     notebook.check_values(path, {name: [value] if listed else value})
+
+
+# Pages whose rows differ along an axis, and why they have no control in JupyterLab.
+STILL = {
+    "data_t01_tasks": "its picture has all learners of all tasks beside each other",
+    "explore": "its figures have lists of choices on the page itself",
+    "ghostbert_t02_glue_test": "its rows are counts of costs, without a score",
+}
+
+
+def is_sweep(page):
+    """Whether a label of the page's rows has three values; seed and task aside."""
+    values = {}
+    for row in chain(*(evidence.make_rows(scale, page) for scale in ("toy", "mini"))):
+        for name, value in row.labels.items():
+            values.setdefault(name, set()).add(str(value))
+    return any(len(values[name]) > 2 for name in values.keys() - {"seed", "task"})
+
+
+def test_a_notebook_that_sweeps_an_axis_has_a_control():
+    for path, page in zip(NOTEBOOKS, IDS, strict=True):
+        has_control = "explore" in notebook.read_tagged_cells(path)
+        if page in STILL:
+            assert is_sweep(page) and not has_control, f"{page} is not of the list"
+        else:
+            assert has_control or not is_sweep(page), f"{page} has no control"

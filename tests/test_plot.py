@@ -99,6 +99,20 @@ def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
     assert plot.headline_of_forest(data, "a minus b (points)").startswith(title)
 
 
+def test_the_title_of_a_forest_with_words_counts_them():
+    """A row of too few seeds has no interval, and is not counted."""
+    rows = {(OURS, str(i)): estimate(i, 3 if i < 4 else 1) for i in range(5)}
+    read = [
+        "agrees (weaker than printed) †",
+        "agrees",
+        "they differ",
+        "too noisy to say",
+    ]
+    data = plot.differences(rows).assign(word=[*read, "not measured"])
+    title = "4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
+    assert plot.headline_of_forest(data, "") == title
+
+
 def test_a_sweep_shows_which_points_have_too_few_seeds():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]

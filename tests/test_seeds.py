@@ -13,9 +13,11 @@ from lib import data
 from lib.claims import lists, notebook, seeds
 from lib.claims.cells import parse_cells, row_fits, scores_examples
 from lib.claims.seeds import Planned, add_planned_seeds, planned_cells, planned_pair
+from lib.core import paths
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.papers import grids
+from lib.report import artefact
 from lib.report.tables import Runs
 
 SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
@@ -229,6 +231,33 @@ def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
     assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
     (e,) = replace(runs(), page="another").estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
+
+
+def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypatch):
+    """A model of another width is a rival too. The numbers are those of the page."""
+    import ipywidgets
+
+    own = runs()
+    narrow = made_up({"a": 0.7}, seeds=13).query("seed >= 10")
+    narrow = narrow.assign(m=1.0, spec=[SPEC.with_seed(s) for s in narrow["seed"]])
+    own = replace(own, current=pd.concat([own.current, narrow]))
+    gaps = own.compare_models("b, 3/12")
+    assert {place: e.mean for (_, place), e in gaps.items()} == {
+        "a, 3/12, SST-2": pytest.approx(10),
+        "a, 1/12, SST-2": pytest.approx(-10),
+    }
+    (same,) = runs().estimate_gaps("a", "b").values()
+    assert [*gaps.values()][0] == same and same.n_seeds == 3
+    shown, knobs = [], {}
+    monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
+    monkeypatch.setattr(ipywidgets, "interact", lambda _, **more: knobs.update(more))
+    artefact.explore_models(own)
+    assert not shown and not knobs  # A page that a command makes has no control.
+    monkeypatch.setattr(paths, "in_lab", lambda: True)
+    monkeypatch.delenv(notebook.BATCH, raising=False)
+    artefact.explore_models(own)
+    names = ["b, 3/12", "a, 3/12", "a, 1/12"]
+    assert shown and knobs == {"task": ["SST-2"], "baseline": names}
 
 
 def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 from collections import Counter
 
+import pandas as pd
 import pytest
 
 from lib.claims import lists, notebook
 from lib.core import paths
-from lib.report import builder, front, site, verdicts
+from lib.report import artefact, builder, front, plot, site, tables, verdicts
 
 LINK = re.compile(r'href="([^"#]*)(?:#([^"]*))?"')
 NAMED = re.compile(r'\bid="([^"]+)"')
@@ -102,7 +103,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
             words[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
         for word, count in words[paper].items():
-            assert f"{count} {verdicts.plural_of(word, count)}" in card, (paper, word)
+            assert f"{count} {words.plural_of(word, count)}" in card, (paper, word)
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 
 
@@ -154,3 +155,46 @@ def test_the_search_leaves_the_pages_whose_names_have_all_words(folder, tmp_path
     shown = [name for name, more in lines if "hidden" not in more]
     assert shown == ["ghostbert_t05_convolution"] and len(lines) > 60
     assert "1 of " in re.search(r"<output[^>]*>([^<]*)", told)[1]
+
+
+def printed(tmp_path, columns, inches):
+    """What of a page leaves an A4 page in print, and what is shown: a table with as many
+    columns, a picture of this size, and what a reader of paper cannot use."""
+    cells = pd.DataFrame([["a long cell", *["81.2 ± 0.4 (3)"] * columns]])
+    cells.columns = ["model", *(f"recorded, mini, task {n}" for n in range(columns))]
+    picture, _ = plot.panels(["a title"], *inches, columns=1)
+    frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+    parts = [
+        frame.top("mini", "A page").replace("@media print", "@media all"),
+        "<style>main { width: 186mm; }</style>",
+        artefact.PARTS.table("A caption", tables.table_to_html(cells, "t")),
+        artefact.draw_html(picture),
+        "<pre>" + "-" * 120 + '</pre><details class="code">code</details>',
+        "</main></body></html>",
+    ]
+    page = tmp_path / "page.html"
+    page.write_text("".join(map(str, parts)))
+    script = """
+        const sides = {auto: [703, 1031], wide: [1031, 703]}, cut = []
+        for (const part of document.querySelectorAll("figure *, pre, nav, details")) {
+          const {width, height} = part.getBoundingClientRect()
+          const [most, high] = sides[getComputedStyle(part.closest("figure") ?? part).page]
+          if (width > most || (part.matches("svg") && height > high)) cut.push(part.tagName)
+          if (part.matches("nav, details") && height) cut.push(part.tagName)
+        }
+        document.title = `${cut} ${getComputedStyle(document.querySelector("figure")).page}`"""
+    return re.search(r"<title>(.*)</title>", seen(page, script, tmp_path))[1].strip()
+
+
+@BROWSER
+@pytest.mark.parametrize(
+    ("columns", "inches", "side"),
+    [(6, (9.6, 4), "auto"), (8, (7, 16), "auto"), (17, (13, 3), "wide")],
+)
+def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
+    """A page of A4 has 186 mm of 210 between its margins; a wide table turns it."""
+    assert printed(tmp_path, columns, inches) == side
+    style = (verdicts.TEMPLATE / "page.css").read_text()
+    assert (
+        "@page { size: A4; margin: 12mm; } @page wide { size: A4 landscape; }" in style
+    )

@@ -9,7 +9,6 @@ The cells of a row of `claims.csv` are judged from the runs of its pages' grids
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -465,14 +464,14 @@ def count_shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
 def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
     """Return the counts of words over all central comparisons, in two sentences."""
     every = results_that_count(by_id, list_central_claims())
-    counts = Counter(r.word for r in every)
+    sure = [r.word for r in every if r.word != words.NOT_MEASURED]
+    parts = f" ({words.count_words(sure)})" * bool(sure)
     out, total = count_shut_out(by_id)
     agree = sum(bool(r.shuts_out) and r.word == words.AGREES for r in every)
     return (
-        f"Of {len(every)} central comparisons {len(every) - counts[words.NOT_MEASURED]} could be "
-        f"measured: {counts[words.AGREES]} agree, {counts[words.NO_EFFECT]} show no such effect, "
-        f"{counts[words.OPPOSITE]} go the other way, {counts[words.NOISY]} are too noisy. "
-        f"Of the {total} that have a printed value, {out} shut it out "
+        f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
+        f"{len(every) - len(sure)} not measured. "
+        f"Of the {total} measured ones that have a printed value, {out} shut it out "
         f"({agree} of these agree with its direction)."
     )
 

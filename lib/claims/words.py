@@ -11,7 +11,8 @@ A seed in which a model collapsed makes no pair, and is counted. A model cannot 
 compared if at least half of its runs learned too little: `why_unlearned` says which
 model and why."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -59,6 +60,18 @@ FAMILIES = {
     "distilbert": "DistilBERT",
 }
 DIFFER = 10 / 12  # Least share of the ranked scores that must differ.
+
+
+def count_words(words: Iterable[str]) -> str:
+    """Return how often each word occurs: "3 agree, 1 too noisy to say"."""
+    counts = Counter(words)
+    order = [*list(WORDS)[1:], NOT_MEASURED]
+    return ", ".join(f"{n} {plural_of(w, n)}" for w in order if (n := counts[w]))
+
+
+def plural_of(word: str, count: int) -> str:
+    """Return a word as it follows a number: "3 agree"."""
+    return "agree" if word == AGREES and count != 1 else word
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.execute import read_commit
-from lib.core.rows import Row
+from lib.core.rows import Row, format_width
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
@@ -56,6 +56,7 @@ from lib.report.tables import (
 )
 from lib.report.verdicts import ENVIRONMENT, count_words, verdict_to_json, write_answer
 from lib.stats import compare
+from lib.stats.compare import Column
 from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
@@ -431,7 +432,7 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     ends, texts = scored.iloc[[0, -1]], []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = [str(row[n]) if n == "model" else f"{n} {row[n]}" for n in apart]
+        names = filter(None, (name_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -439,6 +440,13 @@ def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     if ends["score"].nunique() == 1:
         between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
     return f"{between} points, {seeds}."
+
+
+def name_label(row: Mapping[Any, Any], name: str) -> str:
+    """Return a row's label in words; "" for the width of a whole model."""
+    if name == "m":
+        return f"{format_width(row)} of the width" if row["m"] else ""
+    return str(row[name]) if name == "model" else f"{name} {row[name]}"
 
 
 def write_caveats(runs: Runs) -> list[str]:
@@ -540,7 +548,7 @@ def explore(
 
     if [] in knobs.values():
         return
-    if not os.environ.get(notebook.BATCH) and paths.in_lab():
+    if is_interactive():
         import ipywidgets
 
         ipywidgets.interact(shown, **knobs)
@@ -557,3 +565,40 @@ def explore(
             prefix = rf"\g<0>{function.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, draw_html(figure))
     display_text("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))
+
+
+CHOICE = """## Choose what the others are compared with
+
+Each model minus the chosen one, whatever its width: paired differences with their 95 %
+intervals over seeds and rows. They are of the runs above, so nothing is trained."""
+
+
+def explore_models(
+    runs: Runs, columns: Sequence[Column] = (), kind: str = "model"
+) -> None:
+    """Let a reader in JupyterLab choose the model with which all others are compared.
+
+    The answer comes at once, as the page has the runs. A page that a command makes
+    shows nothing.
+
+    columns: as in `Runs.estimate_gaps`. kind: what a model of the page is called."""
+
+    def minus(task: str, baseline: str) -> Figure | None:
+        gaps = runs.compare_models(baseline, columns).items()
+        data = plot.differences(
+            {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
+        )
+        if len(data):
+            label = f"score minus that of the {kind} {baseline} (points)"
+            return plot.forest(data, label)
+        display_text(f"On {task} nothing can be compared with {escape_text(baseline)}.")
+
+    if is_interactive() and len(names := runs.names_of_models) > 1:
+        display_text(CHOICE)
+        frames = [compare.with_runs(frame) for _, frame, _ in runs.frames]
+        explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
+
+
+def is_interactive() -> bool:
+    """Return whether a reader has this notebook open in JupyterLab."""
+    return not os.environ.get(notebook.BATCH) and paths.in_lab()

@@ -7,13 +7,12 @@ pandas, which is slow to import."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.claims import judging, lists, notebook, planned
-from lib.claims.words import NOT_MEASURED, WORDS, Verdict
+from lib.claims.words import Verdict, count_words
 from lib.core import paths
 from lib.core.papers import find_papers, paper_of_page
 from lib.core.types import Json
@@ -81,17 +80,11 @@ def make_card(paper: str) -> Json | None:
         "title"
     ].partition("**Idea.**")[2]
     rows = [row for row in judging.read_verdicts() if is_counted(row, paper)]
-    counts = Counter(row["word"] for row in rows)
-    words = [
-        f"{counts[word]} {verdicts.plural_of(word, counts[word])}"
-        for word in [*list(WORDS)[1:], NOT_MEASURED]
-        if counts[word]
-    ]
     return {
         "title": title_of_paper(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
-        "words": ", ".join(words),
+        "words": count_words(row["word"] for row in rows),
         "bars": [draw_bar(row) for row in rows if row["low"] and aim_of_row(row)][
             :BARS
         ],

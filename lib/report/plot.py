@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
+from lib.claims.words import OPPOSITE, WORDS, count_words
 from lib.stats.paired import SEEDS, Estimate, mean_over_seeds
 
 BLUE, VERMILION, GREEN, SKY, BLACK = (
@@ -247,8 +248,8 @@ def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
 def headline_of_forest(data: pd.DataFrame, label: str) -> str:
     """Return the title of a forest plot: a sentence that counts its intervals.
 
-    Intervals are compared with 0, or with the claimed region where the rows have words.
-    The sentence also counts those that shut out the printed value."""
+    Intervals are compared with 0. Where the rows have words, these are counted. The
+    sentence also counts those that shut out the printed value."""
     what, sure = label.removesuffix(" (points)"), data.dropna(subset="low")
     what = what[:1].upper() + what[1:]
     if not len(sure):
@@ -261,12 +262,12 @@ def headline_of_forest(data: pd.DataFrame, label: str) -> str:
     above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
     every = f"of {len(sure)} intervals"
     if data["word"].any():
-        least, most = sure["least"].fillna(-np.inf), sure["most"].fillna(np.inf)
-        inside = ((sure["low"] >= least) & (sure["high"] <= most)).sum()
-        every = f"{inside or 'None'} of {len(sure)} intervals in points lie"
-        if len(sure) == 1:
-            every = "The interval lies" if inside else "The interval does not lie"
-        text = f"{every} in the region that the paper claims"
+        # "They differ" is how an equivalence goes the other way round.
+        words = [
+            next((word for word in WORDS if text.startswith(word)), OPPOSITE)
+            for text in sure["word"]
+        ]
+        text = f"{len(sure)} measured in points: {count_words(words)}"
     elif len(sure) in (above, below):
         text = f"{what}: all {len(sure)} intervals {'above' if above else 'below'} 0"
     elif not above + below:

@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -175,13 +176,22 @@ class Runs:
         scale: str,
     ) -> Estimate | None:
         """Return the Estimate of the score of `method` minus that of `baseline`, or
-        None.
+        None (`estimate_rows`)."""
+        ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
+        return self.estimate_rows(ours, theirs, metric_of, scale)
+
+    def estimate_rows(
+        self,
+        ours: pd.DataFrame,
+        theirs: pd.DataFrame,
+        metric_of: dict[str, tuple[Column, ...]],
+        scale: str,
+    ) -> Estimate | None:
+        """Return the Estimate of the score of one model's rows minus that of another's,
+        or None.
 
         It is None where no seed has both, or where a model learned too little."""
-        sides: Any = [
-            frame[frame["model"] == model].to_dict("records")
-            for model in (method, baseline)
-        ]
+        sides: Any = [rows.to_dict("records") for rows in (ours, theirs)]
         spared, region = [False, False], ()
         if match := planned_pair(self.page, str(scale), *sides):
             plan, turned = match
@@ -194,10 +204,36 @@ class Runs:
                 spared, region = spared[::-1], (-high, -low)
         setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
         for rows, spare in zip(sides, spared, strict=True):
-            if not spare and "spec" in frame and why_unlearned("", rows, "", setting):
+            if not spare and "spec" in ours and why_unlearned("", rows, "", setting):
                 return None
         pairs = compare.align_rows(sides[0], sides[1], metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
+
+    def compare_models(
+        self, baseline: str, columns: Sequence[Column] = ()
+    ) -> dict[tuple[str, str], Estimate]:
+        """Return {(source, "model, 3/12, task"): Estimate} of each model minus
+        `baseline`, whatever its width.
+
+        baseline: a name of `names_of_models`. Pairs and columns are as in
+        `estimate_gaps`."""
+        estimates = {}
+        for source, frame, scale in self.frames:
+            metric_of = grids.metrics(scale, columns)
+            for task, rows in frame.groupby("task", sort=False):
+                parts = split_models(rows)
+                base = parts.pop(baseline, rows[:0])
+                for name, part in parts.items():
+                    if e := self.estimate_rows(part, base, metric_of, scale):
+                        estimates[source, f"{name}, {task}"] = e
+        return estimates
+
+    @property
+    def names_of_models(self) -> list[str]:
+        """Return the names of all models with a run, with the width if they have
+        one."""
+        parts = [split_models(compare.with_runs(frame)) for _, frame, _ in self.frames]
+        return list(dict.fromkeys(chain(*parts)))
 
     def differences_to_rivals(
         self, method: str, columns: Sequence[Column] = ()
@@ -219,6 +255,17 @@ class Runs:
                 place = ", ".join([rival, *(format_width({"m": k}) for k in m), task])
                 estimates[source, place] = gap
         return estimates
+
+
+def split_models(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return {name of a model: its rows} of a collected frame.
+
+    The name has the width where the frame has one (column `m`): "Ghost, 3/12"."""
+    parts: Any = frame.groupby(compare.rows_of(frame)[::-1], sort=False)
+    return {
+        ", ".join([model, *(format_width({"m": m}) for m in width)]): rows
+        for (model, *width), rows in parts
+    }
 
 
 # Marks of Markdown within a text. A span of code comes first, since only * and | count

@@ -2,18 +2,15 @@
 page's answer. It is free of torch."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import jinja2
 
-from lib.claims import lists
+from lib.claims import lists, words
 from lib.claims.words import (
-    AGREES,
     CHECKS,
     NO_EFFECT,
-    NOT_MEASURED,
     READING,
     WORDS,
     Result,
@@ -57,21 +54,13 @@ def count_words(verdicts: Collection[Verdict]) -> str:
     """Return a sentence that counts the comparisons by word, and equal printed
     numbers."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
-    counts = Counter(r.word for r in cells)
-    order = [*list(WORDS)[1:], NOT_MEASURED]
-    parts = [f"{n} {plural_of(word, n)}" for word in order if (n := counts[word])]
     sums = [v.word for v in verdicts if v.word]
-    lines = [f"Comparisons: {', '.join(parts)}"] * bool(parts)
+    lines = [f"Comparisons: {words.count_words(r.word for r in cells)}"] * bool(cells)
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
         sums
     )
     text = "; ".join(lines)
     return text[:1].upper() + text[1:]
-
-
-def plural_of(word: str, count: int) -> str:
-    """Return a word as it follows a number: "3 agree"."""
-    return "agree" if word == AGREES and count != 1 else word
 
 
 def printed_or_interest(result: Result) -> str:
