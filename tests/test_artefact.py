@@ -73,7 +73,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(artefact, "collect", collect)
-    monkeypatch.setattr(sweep, "make_runs", lambda specs: {})
+    monkeypatch.setattr(sweep, "make_runs", lambda specs, clock: {})
 
 
 def test_published_cells_keep_their_digits(page):

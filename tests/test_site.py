@@ -11,7 +11,7 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from lib.claims import lists, notebook
+from lib.claims import lists, notebook, words
 from lib.core import paths
 from lib.report import artefact, builder, front, plot, site, tables, verdicts
 
@@ -95,14 +95,14 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
     cards = re.findall(r'<section class="card">.*?</section>', index, re.S)
     assert len(cards) == len(lists.PAPERS)
     lines = csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())
-    words = {paper: Counter() for paper in lists.PAPERS}
+    counts = {paper: Counter() for paper in lists.PAPERS}
     for line in lines:
         claim = lists.read_claims()[line["claim"]]
         is_once = line["profile"] == "mini" and not (line["same_as"] or line["beside"])
-        if is_once and claim["role"] == "central" and claim["paper"] in words:
-            words[claim["paper"]][line["word"]] += 1
+        if is_once and claim["role"] == "central" and claim["paper"] in counts:
+            counts[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
-        for word, count in words[paper].items():
+        for word, count in counts[paper].items():
             assert f"{count} {words.plural_of(word, count)}" in card, (paper, word)
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 

@@ -325,10 +325,13 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     agree = sum(x["word"] == "agrees" for x in out)
     every = [x for x in lines if x["claim"] in central and not x["beside"]]
     counts = {word: sum(x["word"] == word for x in every) for word in WORDS}
-    words = f"{counts['agrees']} agree, {counts['no such effect here']} show no such effect, "
-    words += f"{counts['the other way round']} go the other way, {counts['too noisy to say']} are"
-    assert f"Of {len(every)} central comparisons" in block and words in block
-    shut = f"Of the {len(held)} that have a printed value, {len(out)} shut it out"
+    measured = len(every) - counts["not measured"]
+    words = f"{counts['agrees']} agree, {counts['the other way round']} the other way round, "
+    words += f"{counts['no such effect here']} no such effect here, "
+    words += f"{counts['too noisy to say']} too noisy to say"
+    total = f"{len(every)} central comparisons: {measured} measured ({words}), "
+    assert f"{total}{counts['not measured']} not measured" in block
+    shut = f"Of the {len(held)} measured ones that have a printed value, {len(out)} shut it out"
     assert f"{shut} ({agree} of these agree" in block
 
 
