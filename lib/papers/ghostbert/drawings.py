@@ -54,11 +54,12 @@ def draw_losses(
 
 def tell_losses(part: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> str:
     """Return a sentence on the loss of the cut models at the least width, ours and
-    printed."""
+    printed. Ours is the mean that `draw_losses` draws, without collapsed seeds."""
     least, texts = part["m"].min(), []
+    inside = part[part["lost"] > lower_limit(part, printed)]
     for model, theirs in printed.items():
-        ours = part[(part["model"] == model) & (part["m"] == least)]
+        ours = inside[(inside["model"] == model) & (inside["m"] == least)]
         beside = theirs.loc[theirs["m"] == least, "lost"]
         also = "".join(f", printed {value:+.1f}" for value in beside)
-        texts.append(f"{CALLED[model]} {ours['lost'].median():+.1f}{also}")
+        texts.append(f"{CALLED[model]} {ours['lost'].mean():+.1f}{also}")
     return f"at {least}/12 {'; '.join(texts)}"
