@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from lib.core.store import Store
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
+INSTALL = (
+    "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
+)
 COMMANDS: dict[str, tuple[Callable[..., Any], tuple[Argument, ...]]] = {}
 
 
@@ -541,9 +544,6 @@ def refuse_environment(missing: Sequence[str]) -> int:
     return 2
 
 
-INSTALL = (
-    "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
-)
 # Files that results and pages depend on.
 TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
 TABLES += ("data/records/*.csv",)

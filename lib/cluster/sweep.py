@@ -23,6 +23,9 @@ from lib.core.spec import Spec, from_json, uses_generated_tasks
 from lib.core.store import Store, core_seconds, read_ledger, why_lost
 from lib.core.types import Json
 
+# Work at full speed that a forecast takes as seen, as a share of the whole work.
+CALM = 0.25
+
 
 def describe_work(
     todo: Collection[Spec], clock: Clock, workers: int | None = None
@@ -329,10 +332,6 @@ class Bar:
         core = self.core + calm + sum(map(core_seconds, ledgers))
         pace = wall / core if core else 1.0
         return schedule(self.todo, rest, self.slots) * pace
-
-
-# Work at full speed that a forecast takes as seen, as a share of the whole work.
-CALM = 0.25
 
 
 def format_seconds(seconds: float) -> str:

@@ -36,7 +36,6 @@ HEADS = students.HEADS
 S = grids.settings("frontier")
 # Tables of frontier.toml, which describes each.
 ORDER: tuple[str, ...] = S.ORDER
-OWN: tuple[str, ...] = S.OWN
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
 BUDGETS: dict[str, tuple[int, ...]] = S.BUDGETS
@@ -165,6 +164,8 @@ def collect_methods() -> dict[str, Method]:
 
 
 TABLE = collect_methods()
+# Methods that are tried on a reader's rows where none is asked for.
+OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
 def budgets(profile: str, name: str, chosen: Sequence[int] = ()) -> Sequence[int]:
@@ -210,7 +211,7 @@ def describe_choices() -> list[str]:
     rows."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
-        f"without --methods: {', '.join(name for name in OWN if name in TABLE)}",
+        f"without --methods: {', '.join(OWN)}",
     ]
     for profile in ("mini", "base", "paper"):
         parts = {
@@ -223,17 +224,20 @@ def describe_choices() -> list[str]:
     return lines
 
 
+def read_floors(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return {name: points} of the baselines that a step `bag_of_words` could score."""
+    names = ("majority", "bag_of_words")
+    values = {name.replace("_", " "): metrics.get(name, np.nan) for name in names}
+    return {name: 100 * value for name, value in values.items() if value == value}
+
+
 def describe_floor(metrics: Mapping[str, Any], is_share: bool) -> str:
     """Return a line on the scores of a finished step `bag_of_words`, and on whether any
     model can be shown to be above them.
 
     is_share: whether a score is a mean over rows, so that its interval is known where
     every row is right."""
-    scores = {
-        name.replace("_", " "): 100 * metrics[name]
-        for name in ("majority", "bag_of_words")
-        if metrics.get(name) == metrics.get(name, np.nan)
-    }
+    scores = read_floors(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
@@ -263,9 +267,9 @@ def points(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     """Return a table with a line for each model and task of a collected grid.
 
     The score is in points. Its 95 % interval `low` to `high` covers seeds and examples,
-    and ends where scores do; with one seed it covers examples alone. `gap` is the difference to
-    the model `beside`, with an interval from three seeds on. That model is the
-    narrowest plain one that has at least the FLOPs of this one (`baseline`), and
+    and ends where scores do; with one seed it covers examples alone. `gap` is the
+    difference to the model `beside`, with an interval from three seeds on. That model
+    is the narrowest plain one that has at least the FLOPs of this one (`baseline`), and
     `budget` is its width in twelfths. Costs are means over seeds."""
     import pandas as pd
 

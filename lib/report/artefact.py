@@ -54,7 +54,7 @@ from lib.report.tables import (
     table_to_html,
     table_to_markdown,
 )
-from lib.report.verdicts import ENVIRONMENT, count_words, verdict_to_json, write_answer
+from lib.report.verdicts import ENVIRONMENT, verdict_to_json, write_answer, write_counts
 from lib.stats import compare
 from lib.stats.compare import Column
 from lib.stats.paired import Estimate
@@ -378,7 +378,7 @@ class Page:
             "answer": self.answer(
                 list(answer) or write_answer(verdicts, self.sentences, scale, opening)
             ),
-            "counts": count_words(verdicts),
+            "counts": write_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,

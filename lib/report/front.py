@@ -210,4 +210,4 @@ def link_table(frame: pd.DataFrame) -> str:
 def answer_of_paper(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
     """Return the first two measured comparisons of a paper, and its counts of words."""
     central = [by_id[id] for id in judging.list_central_claims(paper)]
-    return [*verdicts.write_answer(central)[:2], f"{verdicts.count_words(central)}."]
+    return [*verdicts.write_answer(central)[:2], f"{verdicts.write_counts(central)}."]

@@ -32,6 +32,9 @@ from lib.papers import grids
 from lib.report import front, verdicts
 from lib.report.builder import PageBuilder, fingerprint, is_sound, make_page
 
+# Folders of pages, standard ones and experiments, below that of all figures.
+PLACES = ("*", "scratch/*/*")
+
 
 class Report:
     """A Report has the pages of a command, and makes each when its runs are there.
@@ -221,10 +224,6 @@ def describe_pages(name: str) -> list[str]:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
                 lines.append(f"  {paths.show_path(file)}")
     return lines or [f"no page yet: `python -m lib run {name}` makes it"]
-
-
-# Folders of pages, standard ones and experiments, below that of all figures.
-PLACES = ("*", "scratch/*/*")
 
 
 def write_index(

@@ -50,7 +50,7 @@ HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
-def count_words(verdicts: Collection[Verdict]) -> str:
+def write_counts(verdicts: Collection[Verdict]) -> str:
     """Return a sentence that counts the comparisons by word, and equal printed
     numbers."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
