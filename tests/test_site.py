@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from lib.claims import lists, notebook, words
+from lib.claims import judging, lists, notebook, words
 from lib.core import paths
 from lib.report import artefact, builder, front, plot, site, tables, verdicts
 
@@ -198,3 +199,17 @@ def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
     assert (
         "@page { size: A4; margin: 12mm; } @page wide { size: A4 landscape; }" in style
     )
+
+
+@pytest.mark.parametrize("name", ["nas_01_summary", "nas_t05_random_architectures"])
+def test_a_page_is_made_again_when_a_word_that_it_shows_changes(name, monkeypatch):
+    page = builder.PageBuilder(notebook.path_of_notebook(name), Path())
+    store = builder.Store()
+    before = builder.fingerprint(page, store)
+    assert builder.fingerprint(page, store) == before
+    other = [
+        row | {"word": "agrees too"} if row["claim"] == "N1" else row
+        for row in judging.read_verdicts()
+    ]
+    monkeypatch.setattr(judging, "read_verdicts", lambda: other)
+    assert builder.fingerprint(page, store) != before

@@ -9,7 +9,6 @@ import os
 import re
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from lib.claims import notebook
+from lib.claims import judging, notebook
 from lib.core import disk, paths
 from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import Store, run_lines, say
+from lib.core.store import Store, say
 from lib.core.types import Json
 from lib.report import equation, front, verdicts
 
@@ -51,22 +50,13 @@ def digest_code() -> str:
     return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
 
 
-@cache
-def read_shown_runs() -> dict[str, list[str]]:
-    """Return {page: names of the runs at mini that it shows}, from `runs.csv`."""
-    run_names = defaultdict(list)
-    for line in run_lines():
-        run_names[line["page"]] += [line["run"]] * (line["profile"] == "mini")
-    return run_names
-
-
 def fingerprint(builder: PageBuilder, store: Store) -> str:
     """Return the digest of all that a page shows.
 
     It covers the notebook, the code, the published numbers, the results of the page's
-    runs, and which of its runs at mini are recorded."""
-    names = read_shown_runs().get(notebook.id_of_notebook(builder.path), ())
-    results: list[Any] = [name for name in names if (store.records / name).exists()]
+    runs, and what the records say of the page: runs and verdicts."""
+    recorded = judging.digest_of_page(notebook.id_of_notebook(builder.path))
+    results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
         run = store.lookup(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
