@@ -70,15 +70,15 @@ def labels(*texts):
     return dict(each.split("=", 1) for each in every if each) | {"task": "SST-2"}
 
 
-def recorded(claim, model, where):
+def recorded(claim, profile, model, where):
     """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is
-    on."""
+    on at a profile."""
     pages, seeds = planned(claim)
     wanted = {f"{name}={value}" for name, value in where.items()}
     return {
         row["seed"]: DATA / "records" / row["run"]
         for row in rows("records/runs.csv")
-        if row["profile"] == "mini"
+        if row["profile"] == profile
         and row["page"] in (claim, *pages)
         and (not seeds or int(row["seed"]) in seeds)
         and wanted <= {*(told := row["labels"].split("; "))}
@@ -114,7 +114,12 @@ def collapsed(folder):
 def test_a_judged_cell(row):
     parts = CELL.fullmatch(row["cell"]).groupdict()
     a, b = (
-        recorded(row["claim"], parts[side], labels(parts["where"], parts[f"of_{side}"]))
+        recorded(
+            row["claim"],
+            row["profile"],
+            parts[side],
+            labels(parts["where"], parts[f"of_{side}"]),
+        )
         for side in "ab"
     )
     seeds = sorted({*a} & {*b})
@@ -140,10 +145,11 @@ def test_a_judged_cell(row):
 
 def student(q, freedom):
     """The quantile of Student's distribution: its density is integrated by Simpson's
-    rule."""
-    x = np.linspace(0, 60, 600_001)
-    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
-    steps = (density[:-2:2] + 4 * density[1::2] + density[2::2]) * (x[1] / 3)
+    rule, over u with x = sinh(u), as the tails of few degrees of freedom are long."""
+    u = np.linspace(0, 15, 600_001)
+    x = np.sinh(u)
+    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2) * np.cosh(u)
+    steps = (density[:-2:2] + 4 * density[1::2] + density[2::2]) * (u[1] / 3)
     below = np.concatenate([[0], np.cumsum(steps)])
     return np.interp((q - 0.5) * 2 * below[-1], below, x[::2])
 
